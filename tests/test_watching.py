@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from roquet import Message, Producer, PullConsumer, StartFrom
-from roquet.broker.metrics.observed import METRICS as OF_BROKERS
+from roquet.broker.metrics.monitored_broker import METRICS as OF_BROKERS
 from roquet.monitoring.exposition import MetricKind
 from roquet.monitoring.server_metrics import PROCESS_METRICS as OF_PROCESSES
 from roquet.namesrv.metrics import METRICS as OF_NAME_SERVERS

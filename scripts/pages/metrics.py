@@ -1,6 +1,6 @@
 """The metrics of all servers, from their declarations; `docs/operating.md` has the table."""
 
-from roquet.broker.metrics.observed import METRICS as OF_BROKERS
+from roquet.broker.metrics.monitored_broker import METRICS as OF_BROKERS
 from roquet.monitoring.server_metrics import PROCESS_METRICS as OF_PROCESSES
 from roquet.namesrv.metrics import METRICS as OF_NAME_SERVERS
 

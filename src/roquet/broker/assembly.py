@@ -33,17 +33,16 @@ from roquet.broker.replication.other_brokers import OtherBrokers
 from roquet.broker.replication.replica_progress import ReplicaProgress
 from roquet.broker.replication.replication import Replication
 from roquet.broker.replication.table_log import LoggedTables, RecordForm, TableLog
-from roquet.broker.replication.tables import SlaveTables
+from roquet.broker.replication.table_sync import SlaveTables
 from roquet.broker.settings.apache_keys import change_config, changeable_texts
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.clients import Consumers, Producers
-from roquet.broker.tables.ended_transactions import EndedTransactions
+from roquet.broker.tables.durable_state import new_progress
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
-from roquet.broker.tables.progress import progress_of
 from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import Saver
-from roquet.broker.tables.statistics import Statistics
+from roquet.broker.tables.statistics import EndedTransactions, Statistics
 from roquet.broker.tables.topics import TopicTable, built_in_topics
 from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.clock import Clock
@@ -99,7 +98,7 @@ def assembled(
     topics.check_promises()
     group_saver = kept("subscriptionGroup.json", groups)
     offset_saver = kept("consumerOffset.json", offsets)
-    progress = progress_of(offsets)
+    progress = new_progress(offsets.transactions)
     delay_saver = kept("delayOffset.json", progress.levels)
     timer_saver = kept("timers.json", progress.timers)
     adopt_apache_timers(progress.timers, disk, config.store.layout.config / "timercheck")

@@ -16,13 +16,12 @@ from roquet.broker.replication.table_log import TableLog
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.settings.pauses import Pauses
 from roquet.broker.tables.clients import Consumers, Producers
-from roquet.broker.tables.ended_transactions import EndedTransactions
+from roquet.broker.tables.durable_state import ProgressTables
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
-from roquet.broker.tables.progress import ProgressTables
 from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import Saver
-from roquet.broker.tables.statistics import Statistics
+from roquet.broker.tables.statistics import EndedTransactions, Statistics
 from roquet.broker.tables.topics import TopicTable
 from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.clock import Clock

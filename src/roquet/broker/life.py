@@ -42,7 +42,7 @@ from roquet.net.tls.contexts import CallingTls, ServerTls
 from roquet.store.log_scan import NO_END
 
 if TYPE_CHECKING:
-    from roquet.broker.metrics.observed import ObservedBroker
+    from roquet.broker.metrics.monitored_broker import MonitoredBroker
 
 log = logging.getLogger(__name__)
 
@@ -246,8 +246,8 @@ async def _pages(life: Life, config: BrokerConfig, clock: Clock) -> AsyncIterato
         yield
 
 
-def observed(life: Life) -> "ObservedBroker":
+def observed(life: Life) -> "MonitoredBroker":
     """The current broker, as those who watch it see it."""
-    from roquet.broker.metrics.observed import ObservedBroker  # noqa: PLC0415
+    from roquet.broker.metrics.monitored_broker import MonitoredBroker  # noqa: PLC0415
 
-    return ObservedBroker(life.broker.config.broker_name, lambda: life.serving)
+    return MonitoredBroker(life.broker.config.broker_name, lambda: life.serving)

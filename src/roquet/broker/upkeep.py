@@ -10,7 +10,7 @@ from roquet.broker.delays.delivering import deliver_delayed, save_progress
 from roquet.broker.errors import TableNotWritten
 from roquet.broker.membership import expire_clients
 from roquet.broker.registration import Registered
-from roquet.broker.replication import tables
+from roquet.broker.replication import table_sync
 from roquet.broker.slow_groups import disable_slow_groups
 from roquet.broker.transactions.check_back import keep_checking
 from roquet.net.service import OnFailure
@@ -184,12 +184,14 @@ async def _copy_tables(broker: Broker) -> None:
     replication = broker.replication
     while True:
         replication.tables_wanted.clear()
-        have_come = await replication.table_copy.copy()
+        have_come = await replication.table_sync.sync()
         if have_come:
             # A slave that catches up may want them again and again.
-            await asyncio.sleep(tables.PAUSE_S_MIN)
+            await asyncio.sleep(table_sync.PAUSE_S_MIN)
         with suppress(TimeoutError):
-            async with asyncio.timeout(tables.PERIOD_S if have_come else tables.RETRY_PAUSE_S):
+            async with asyncio.timeout(
+                table_sync.PERIOD_S if have_come else table_sync.RETRY_PAUSE_S
+            ):
                 await replication.tables_wanted.wait()
 
 
@@ -197,11 +199,11 @@ async def _copy_offsets(broker: Broker) -> None:
     """More rarely where there are so many that it takes its time."""
     took_s = 0.0
     while True:
-        pause_s = max(tables.OFFSETS_PERIOD_S, took_s / tables.OFFSETS_TIME_SHARE)
-        await asyncio.sleep(min(pause_s, tables.PERIOD_S))
+        pause_s = max(table_sync.OFFSETS_PERIOD_S, took_s / table_sync.OFFSETS_TIME_SHARE)
+        await asyncio.sleep(min(pause_s, table_sync.PERIOD_S))
         begin_s = broker.clock.monotonic_s()
-        await broker.replication.table_copy.copy_offsets()
-        await broker.replication.table_copy.copy_progress()
+        await broker.replication.table_sync.sync_offsets()
+        await broker.replication.table_sync.sync_progress()
         save_progress(broker)  # What the log has already need not wait for the next tick.
         took_s = broker.clock.monotonic_s() - begin_s
 

@@ -206,7 +206,7 @@ class Cluster(AsyncResource):
                 while slave.replication.master_address is None:
                     slave.registrar.refresh_soon()
                     await asyncio.sleep(_LOOK_AGAIN_S)
-                await slave.replication.table_copy.copy()
+                await slave.replication.table_sync.sync()
                 while not self._is_copied(master, slave):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_AGAIN_S)
 

@@ -93,7 +93,7 @@ async def test_a_planned_switch_loses_nothing_and_both_go_on(place: Place) -> No
     async with AsyncAdmin(place.name_server) as admin:
         with pytest.raises(RequestRefused, match="is alive: demote that first"):
             await admin.promote_broker(address(two))
-        await two.broker.replication.table_copy.copy()
+        await two.broker.replication.table_sync.sync()
         await admin.demote_broker(address(one), 1)
         await eventually(lambda: one.serving is not None and one.broker.config.is_slave)
         with pytest.raises(RequestRefused, match="slave already"):

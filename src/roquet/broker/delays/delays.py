@@ -12,7 +12,7 @@ from typing import Final, final
 from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.due import ClockSteps, SliceBudget
 from roquet.broker.delays.timers import Timers
-from roquet.broker.tables.progress import ProgressTables
+from roquet.broker.tables.durable_state import ProgressTables
 from roquet.clock import Clock
 from roquet.store.message_store import MessageStore
 

@@ -1,5 +1,5 @@
-"""What a broker tells those who watch it: a module for each part of it, `observed` for all.
+"""The metrics of a broker, for /metrics, and whether it is ready.
 
-Names and labels are those of Apache 5.x where it has them, and begin with rocketmq_; what is ours
-begins with roquet_. Everything is read from numbers that are there anyway, when somebody asks.
+Names and labels are those of Apache 5.x where it has them, and start with rocketmq_; our own
+start with roquet_. Everything is read at a scrape, from counters that exist anyway.
 """

@@ -1,26 +1,33 @@
-"""What comes in and goes out, by topic and group."""
+"""Metrics of messages, transactions and consumer groups: traffic, lag, connected clients."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from roquet.broker.broker import Broker
+from roquet.broker.tables.clients import Client
 from roquet.monitoring.exposition import Exposition, Labels, Metric, MetricKind
 from roquet.protocol import names
 
-_IN: Final = ("topic", "message_type", "is_system")
-_OUT: Final = ("topic", "consumer_group", "is_retry", "is_system")
-
+_BY_TYPE: Final = ("topic", "message_type", "is_system")
+_BY_GROUP: Final = ("topic", "consumer_group", "is_retry", "is_system")
 MESSAGES_IN: Final = Metric(
-    "rocketmq_messages_in_total", MetricKind.COUNTER, "Messages that were stored.", _IN
+    "rocketmq_messages_in_total",
+    MetricKind.COUNTER,
+    "Messages that were stored.",
+    _BY_TYPE,
 )
 BYTES_IN: Final = Metric(
-    "rocketmq_throughput_in_total", MetricKind.COUNTER, "Bytes that were stored.", _IN
+    "rocketmq_throughput_in_total",
+    MetricKind.COUNTER,
+    "Bytes that were stored.",
+    _BY_TYPE,
 )
 MESSAGES_OUT: Final = Metric(
-    "rocketmq_messages_out_total", MetricKind.COUNTER, "Messages that were handed out.", _OUT
+    "rocketmq_messages_out_total", MetricKind.COUNTER, "Messages that were handed out.", _BY_GROUP
 )
 BYTES_OUT: Final = Metric(
-    "rocketmq_throughput_out_total", MetricKind.COUNTER, "Bytes that were handed out.", _OUT
+    "rocketmq_throughput_out_total", MetricKind.COUNTER, "Bytes that were handed out.", _BY_GROUP
 )
 DEAD_LETTERS: Final = Metric(
     "rocketmq_send_to_dlq_messages_total",
@@ -42,28 +49,119 @@ NOT_STORED: Final = Metric(
 SENDS: Final = Metric(
     "roquet_sends_total",
     MetricKind.COUNTER,
-    "Sends by the way they took: the lane, or a handler.",
+    "Sends by their path: lane is the fast path, handler the slow one.",
     ("way",),
 )
 PULLS: Final = Metric(
     "roquet_pulls_total",
     MetricKind.COUNTER,
-    "Pulls by the way they took: the lane, or a handler.",
+    "Pulls by their path: lane is the fast path, handler the slow one.",
     ("way",),
 )
 EMPTY_PULLS: Final = Metric(
     "roquet_pulls_empty_total", MetricKind.COUNTER, "Pulls that found no message."
 )
-METRICS: Final = (
+_OF_MESSAGES: Final = (
     *(MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT, DEAD_LETTERS, SENT_BACK, NOT_STORED),
     *(SENDS, PULLS, EMPTY_PULLS),
 )
-
 _TYPE_ATTRIBUTE: Final = "message.type"
 _USUAL_TYPE: Final = "normal"
+_BY_TOPIC: Final = ("topic",)
+OPEN_TRANSACTIONS: Final = Metric(
+    "rocketmq_half_messages", MetricKind.GAUGE, "Transactions that have not ended."
+)
+COMMITS: Final = Metric(
+    "rocketmq_commit_messages_total",
+    MetricKind.COUNTER,
+    "Transactions that were committed.",
+    _BY_TOPIC,
+)
+ROLLBACKS: Final = Metric(
+    "rocketmq_rollback_messages_total",
+    MetricKind.COUNTER,
+    "Transactions that were rolled back.",
+    _BY_TOPIC,
+)
+TRANSACTION_AGES: Final = Metric(
+    "rocketmq_finish_message_latency",
+    MetricKind.HISTOGRAM,
+    "How long transactions took from their first message to their end, in milliseconds.",
+)
+_OF_TRANSACTIONS: Final = (OPEN_TRANSACTIONS, COMMITS, ROLLBACKS, TRANSACTION_AGES)
+_BY_CLIENT: Final = ("language", "version")
+LAG: Final = Metric(
+    "rocketmq_consumer_lag_messages",
+    MetricKind.GAUGE,
+    "Messages that a group has not consumed, in queues where it has committed an offset.",
+    _BY_GROUP,
+)
+LAG_TIME: Final = Metric(
+    "rocketmq_consumer_lag_latency",
+    MetricKind.GAUGE,
+    "Age of the oldest message that a group has not consumed, in milliseconds.",
+    _BY_GROUP,
+)
+READY_TIME: Final = Metric(
+    "rocketmq_consumer_queueing_latency",
+    MetricKind.GAUGE,
+    "Age of the oldest message that a group has not pulled, in milliseconds.",
+    _BY_GROUP,
+)
+READY: Final = Metric(
+    "rocketmq_consumer_ready_messages",
+    MetricKind.GAUGE,
+    "Messages that a group has not pulled.",
+    _BY_GROUP,
+)
+INFLIGHT: Final = Metric(
+    "rocketmq_consumer_inflight_messages",
+    MetricKind.GAUGE,
+    "Messages that a group has pulled and not consumed.",
+    _BY_GROUP,
+)
+CONSUMERS: Final = Metric(
+    "rocketmq_consumer_connections",
+    MetricKind.GAUGE,
+    "Consumers that are connected.",
+    ("consumer_group", *_BY_CLIENT, "consume_mode"),
+)
+PRODUCERS: Final = Metric(
+    "rocketmq_producer_connections",
+    MetricKind.GAUGE,
+    "Producers that are connected, once for each of their groups.",
+    _BY_CLIENT,
+)
+GROUPS: Final = Metric(
+    "rocketmq_consumer_group_number", MetricKind.GAUGE, "Groups that the broker knows."
+)
+_OF_READERS: Final = (LAG, LAG_TIME, READY, READY_TIME, INFLIGHT, CONSUMERS, PRODUCERS, GROUPS)
+_MODES: Final = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull"}
+METRICS: Final = (*_OF_MESSAGES, *_OF_TRANSACTIONS, *_OF_READERS)
 
 
 def measure_traffic(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
+    yield from _measure_messages(broker, own, into)
+    yield from _measure_transactions(broker, own, into)
+    yield from _measure_readers(broker, own, into)
+
+
+class _Backlog(NamedTuple):
+    """Of one group in one topic."""
+
+    lag: int
+    ready: int
+    # When they were stored; None if nothing is left.
+    oldest_ms: int | None
+    oldest_ready_ms: int | None
+
+
+class _ClientKind(NamedTuple):
+    language: str
+    version: int
+
+
+def _measure_messages(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
     statistics = broker.statistics
     puts = dict(statistics.all_topic_puts())
     for topic, tally in puts.items():
@@ -77,7 +175,7 @@ def measure_traffic(broker: Broker, own: Labels, into: Exposition) -> Iterator[N
         into.add(DEAD_LETTERS, own | {"consumer_group": group}, 0 if dead is None else dead.count)
         yield
     for (group, topic), tally in statistics.all_group_gets():
-        labels = own | reader_labels(broker, group, topic)
+        labels = own | _reader_labels(broker, group, topic)
         into.add(MESSAGES_OUT, labels, tally.count)
         into.add(BYTES_OUT, labels, tally.size)
         yield
@@ -91,7 +189,7 @@ def measure_traffic(broker: Broker, own: Labels, into: Exposition) -> Iterator[N
     into.add(EMPTY_PULLS, own, statistics.missed_count)
 
 
-def reader_labels(broker: Broker, group: str, topic: str) -> dict[str, str]:
+def _reader_labels(broker: Broker, group: str, topic: str) -> dict[str, str]:
     """Of what a group reads."""
     return {
         "topic": topic,
@@ -110,3 +208,86 @@ def _topic_labels(broker: Broker, topic: str) -> dict[str, str]:
 
 def _truth(claim: bool) -> str:
     return "true" if claim else "false"
+
+
+def _measure_transactions(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
+    ends = broker.ended_transactions
+    into.add(OPEN_TRANSACTIONS, own, broker.pending_halves.open_count)
+    into.add_histogram(TRANSACTION_AGES, own, ends.ages_ms)
+    for metric, counts in ((COMMITS, ends.commits), (ROLLBACKS, ends.rollbacks)):
+        for topic, count in list(counts.items()):
+            into.add(metric, own | {"topic": topic}, count)
+            yield
+
+
+def _measure_readers(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
+    groups = [each.group_name for each in broker.groups]
+    into.add(GROUPS, own, len(groups))
+    for group in groups:
+        for topic in broker.offsets.topics_of(group):
+            if topic in broker.topics and broker.consumers.may_read(group, topic):
+                _add_lag(broker, own | _reader_labels(broker, group, topic), into, group, topic)
+                yield
+    yield from _measure_clients(broker, own, into)
+
+
+def _add_lag(broker: Broker, labels: Labels, into: Exposition, group: str, topic: str) -> None:
+    backlog = _backlog_of(broker, group, topic)
+    into.add(LAG, labels, backlog.lag)
+    into.add(READY, labels, backlog.ready)
+    into.add(INFLIGHT, labels, backlog.lag - backlog.ready)
+    now_ms = broker.clock.now_ms()
+    for metric, stored_ms in (
+        (LAG_TIME, backlog.oldest_ms),
+        (READY_TIME, backlog.oldest_ready_ms),
+    ):
+        into.add(metric, labels, 0 if stored_ms is None else max(0, now_ms - stored_ms))
+
+
+def _backlog_of(broker: Broker, group: str, topic: str) -> _Backlog:
+    store, offsets = broker.store, broker.offsets
+    lag = ready = 0
+    stored_ms: list[int | None] = []
+    ready_ms: list[int | None] = []
+    for queue_id, committed in offsets.queues(group, topic).items():
+        end = store.max_offset(topic, queue_id)
+        # What has expired cannot be consumed any more.
+        offset = max(committed, store.min_offset(topic, queue_id))
+        if offset >= end:
+            continue
+        lag += end - offset
+        stored_ms.append(store.store_time(topic, queue_id, offset))
+        ready_offset = max(offset, offsets.pulled(group, topic, queue_id))
+        if ready_offset < end:
+            ready += end - ready_offset
+            ready_ms.append(store.store_time(topic, queue_id, ready_offset))
+    return _Backlog(lag, ready, _oldest(stored_ms), _oldest(ready_ms))
+
+
+def _oldest(times_ms: Iterable[int | None]) -> int | None:
+    return min((each for each in times_ms if each is not None), default=None)
+
+
+def _measure_clients(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
+    for name in broker.consumers.groups():
+        group = broker.consumers.find(name)
+        if group is not None:
+            mode = _MODES.get(group.consume_type or "", "pop")
+            where = own | {"consumer_group": name}
+            for kind, count in Counter(map(_kind, group.members.values())).items():
+                into.add(CONSUMERS, where | _labels(kind) | {"consume_mode": mode}, count)
+        yield
+    producers: Counter[_ClientKind] = Counter()
+    for name in broker.producers.groups():
+        producers.update(map(_kind, broker.producers.members(name).values()))
+        yield
+    for kind, count in producers.items():
+        into.add(PRODUCERS, own | _labels(kind), count)
+
+
+def _kind(client: Client) -> _ClientKind:
+    return _ClientKind((client.language or "other").lower(), client.version)
+
+
+def _labels(kind: _ClientKind) -> Labels:
+    return {"language": kind.language, "version": str(kind.version)}

@@ -14,7 +14,7 @@ from roquet.broker.replication.master import SlaveLinks
 from roquet.broker.replication.other_brokers import OtherBrokers
 from roquet.broker.replication.slave import MasterLink
 from roquet.broker.replication.succession import Succession, SuccessionWatch
-from roquet.broker.replication.tables import SlaveTables, TableCopy
+from roquet.broker.replication.table_sync import SlaveTables, TableSync
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.net.peers import Peers
@@ -59,19 +59,24 @@ class Replication:
         # With etcd: whether this broker may act on what it knows of elections.
         self.lease: Lease | None = None
         self.replicas = slave_links.replicas
-        # Of a slave, as the name servers or etcd said last; None before they knew one.
+        # Of a slave, as the name servers or etcd had it last; None before they knew one.
         self.master_address: str | None = None
         self.master_ha_address: str | None = None
         self.master_link: MasterLink | None = None
-        # Set when the tables are to be copied without waiting for their time.
+        # Set when the tables are to be fetched before their next time.
         self.tables_wanted = asyncio.Event()
         self.following: list[asyncio.Task[None] | None] = []
-        # Set by whoever finds that this broker cannot go on as it is; see `life`.
+        # Set when this broker cannot continue as it is; its supervisor obeys it.
         self.restart_request: asyncio.Future[RestartAsSlave] = (
             asyncio.get_running_loop().create_future()
         )
-        self.table_copy = TableCopy(
-            peers, config.own_account, tables, lambda: self.master_address, self._is_followed
+        self.table_sync = TableSync(
+            peers,
+            config.own_account,
+            tables,
+            lambda: self.master_address,
+            self._is_followed,
+            clock.monotonic_s,
         )
         if config.is_slave:
             self.master_link = MasterLink(
@@ -208,7 +213,7 @@ class Replication:
 
     def _linked(self) -> None:
         """By another link than before, perhaps to another master: its tables are wanted."""
-        self.table_copy.link_made()
+        self.table_sync.link_made()
         self.tables_wanted.set()
 
     def _cut(self, end: int) -> None:

@@ -4,17 +4,22 @@ A file that says "delivered up to here" while what was delivered is in no log wo
 So each content has a `true_at`: the end of the log when it was proposed. It counts when the log is
 safe up to there, and it is used by a log that reaches it and by no other. A log may be shorter:
 its end was cut off, because another master never had it, or a disk lost it. For that, a few earlier
-contents are kept, with their own `true_at`; without one that fits, everything begins at the first
-message again. What was delivered already then comes again, and nothing is lost.
+contents are kept, with their own `true_at`; without one that fits, everything starts at the first
+message again. What was delivered already is then delivered again, and nothing is lost.
 
     {"offsetTable":{"1":15},"trueAt":52034,"earlier":[{"offsetTable":{"1":9},"trueAt":40120}]}
 
 A file without `trueAt` was written by Apache, or by a broker before there was one: it counts as
 true for the log that it lies beside.
 
-A slave proposes what its master says, and that counts when the slave's log has got there.
+A slave proposes what its master sends, and that counts when the slave's log has got there.
+
+`ProgressTables` are all of these: delay levels, timers, and the transaction check. A master sends
+what counts with its end, and a slave proposes it to its own states. Tables may arrive while the
+link of the log lags, or is cut: nothing of them is used before its time.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar, cast, final
 
@@ -23,12 +28,18 @@ from msgspec.structs import replace
 
 from roquet.broker.tables.saving import do_nothing
 from roquet.protocol.bodies.body import Body, read_body, write_body
+from roquet.protocol.bodies.offsets import (
+    AllProgress,
+    DelayOffsetTable,
+    TimerProgress,
+    TransactionProgress,
+)
 
 KNOWN_COUNT_MAX: Final = 8
 
 
 class Progress(Protocol):
-    """A body that says up to where it has come; `true_at` is None as long as nobody knows."""
+    """A body that says how far it is; `true_at` is None while that is not known."""
 
     true_at: int | None
 
@@ -154,10 +165,91 @@ def with_newest(known: Sequence[B], newest: B, count_max: int = KNOWN_COUNT_MAX)
 
 
 def _end(value: Progress) -> int:
-    """One that nobody knows is that of the log that is there."""
+    """An unknown one is that of the present log."""
     return value.true_at or 0
 
 
 def _with_end(value: B, end: int | None) -> B:
     # Every content is a struct, which a protocol cannot say.
     return cast("B", replace(cast("msgspec.Struct", value), true_at=end))
+
+
+_NAME_SIZE: Final = 8
+
+
+def _new_name() -> str:
+    return os.urandom(_NAME_SIZE).hex()
+
+
+class ProgressTables(msgspec.Struct):
+    """Belongs to the event loop."""
+
+    levels: DurableState[DelayOffsetTable]
+    timers: DurableState[TimerProgress]
+    transactions: DurableState[TransactionProgress]
+    # No other tables have it, nor these after a restart.
+    name: str = msgspec.field(default_factory=_new_name)
+
+    @property
+    def version(self) -> str:
+        """The same again means that nothing has changed."""
+        counts = (
+            self.levels.change_count,
+            self.timers.change_count,
+            self.transactions.change_count,
+        )
+        return f"{self.name}-{sum(counts)}"
+
+    def snapshot(self) -> AllProgress:
+        """What a slave of ours is sent."""
+        levels = self.levels.value
+        return AllProgress(
+            offset_table=levels.offset_table,
+            true_at=levels.true_at,
+            timers=self.timers.value,
+            transactions=self.transactions.value,
+        )
+
+    def follow(self, progress: AllProgress, log_end: int) -> bool:
+        """Proposes what the master says; whether all of it was taken.
+
+        What does not say for which log it is true is true for one that reaches `log_end`.
+        """
+        levels = DelayOffsetTable(offset_table=progress.offset_table, true_at=progress.true_at)
+        is_taken = _propose(self.levels, levels, log_end)
+        if progress.timers is not None:
+            is_taken &= _propose(self.timers, progress.timers, log_end)
+        if progress.transactions is not None:
+            is_taken &= _propose(self.transactions, progress.transactions, log_end)
+        return is_taken
+
+    def confirm(self, end: int) -> None:
+        """The log is safe up to `end`."""
+        self.levels.confirm(end)
+        self.timers.confirm(end)
+        self.transactions.confirm(end)
+
+    def withdraw(self) -> None:
+        self.levels.withdraw()
+        self.timers.withdraw()
+        self.transactions.withdraw()
+
+    def settle(self, log_end: int) -> None:
+        """This is the log from now on. To be saved before it grows."""
+        self.levels.settle(log_end)
+        self.timers.settle(log_end)
+        self.transactions.settle(log_end)
+
+
+def new_progress(transactions: DurableState[TransactionProgress]) -> ProgressTables:
+    """Of a broker that has delivered nothing yet; `transactions` are in the file of offsets."""
+    return ProgressTables(
+        DurableState(DelayOffsetTable()), DurableState(TimerProgress()), transactions
+    )
+
+
+P = TypeVar("P", DelayOffsetTable, TimerProgress, TransactionProgress)
+
+
+def _propose(state: DurableState[P], value: P, log_end: int) -> bool:
+    return state.propose(value, log_end if value.true_at is None else value.true_at)

@@ -273,8 +273,8 @@ class OffsetTable:
                 self._own.discard(queue)
         return behind
 
-    def told(self, own: OwnOffset) -> None:
-        """The master knows it now, and says itself what becomes of it."""
+    def note_sent(self, own: OwnOffset) -> None:
+        """The master has it now, and its table decides from now on."""
         self._own.discard(_QueueOfGroup(own.group, own.topic, own.queue_id))
 
     def merge(self, table: ConsumerOffsetTable) -> list[str]:

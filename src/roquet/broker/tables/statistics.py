@@ -11,7 +11,7 @@ them.
     1 h          24 h    its last day; what was idle for that long is forgotten
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable, Sequence
 from datetime import UTC, date, datetime
 from typing import Final, TypeVar, final
@@ -20,6 +20,7 @@ import msgspec
 
 from roquet.broker.tables.tally import Tally, Ways
 from roquet.clock import Clock
+from roquet.histogram import Histogram
 from roquet.protocol.bodies.brokers import BrokerStats, BrokerStatsItem
 
 K = TypeVar("K", bound=Hashable)
@@ -330,3 +331,28 @@ def _runtime_text(seconds: int) -> str:
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+# From transactions that end at once to those that need a check, in milliseconds.
+_AGES_MS: Final = (
+    *(1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000),
+    *(600_000, 3_600_000, 24 * 3_600_000),
+)
+
+
+@final
+class EndedTransactions:
+    """How transactions ended since the broker started, by topic, and how long they took."""
+
+    def __init__(self) -> None:
+        self.commits: Counter[str] = Counter()
+        self.rollbacks: Counter[str] = Counter()
+        self.ages_ms = Histogram(_AGES_MS)
+
+    def count_commit(self, topic: str, age_ms: int) -> None:
+        self.commits[topic] += 1
+        self.ages_ms.add(age_ms)
+
+    def count_rollback(self, topic: str, age_ms: int) -> None:
+        self.rollbacks[topic] += 1
+        self.ages_ms.add(age_ms)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from roquet import AsyncAdmin, AsyncProducer, Message
 from roquet.broker.broker import Broker
 from roquet.broker.errors import TableNotWritten
-from roquet.broker.replication import tables
+from roquet.broker.replication import table_sync
 from roquet.broker.replication.table_log import LoggedTables, RecordForm, TableLog, TopicChange
 from roquet.broker.settings.config import BrokerRole
 from roquet.broker.tables.groups import GroupTable
@@ -234,7 +234,7 @@ def test_records_of_later_versions_may_have_more_members() -> None:
 async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SecretPlace]:
     """Where tables are copied when there is a link, and not again."""
     for name in ("PERIOD_S", "RETRY_PAUSE_S", "PAUSE_S_MIN"):
-        monkeypatch.setattr(tables, name, 3600.0)
+        monkeypatch.setattr(table_sync, name, 3600.0)
     async with secret_place(tmp_path) as place:
         yield place
 
@@ -341,7 +341,7 @@ async def test_without_a_secret_a_slave_makes_topics_of_queues(place: SecretPlac
         seen = two.broker.topics.find("orders")
         assert seen is not None
         assert seen.read_queue_nums == queue_id + 1
-    await two.broker.replication.table_copy.copy()
+    await two.broker.replication.table_sync.sync()
     assert two.broker.topics.find("orders") == ORDERS
 
 

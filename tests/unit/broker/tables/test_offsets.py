@@ -356,7 +356,7 @@ def test_what_the_master_was_told_is_its_own_affair() -> None:
     slave = OffsetTable(is_slave=True)
     slave.commit("g", "t", 0, 9)
     (own,) = slave.follow(of_master(5))
-    slave.told(own)
+    slave.note_sent(own)
     assert slave.follow(of_master(2)) == []
     assert slave.find("g", "t", 0) == 2
 

@@ -1,11 +1,11 @@
-"""What a broker says of itself to those who watch it."""
+"""Metrics of a broker, and what keeps it from being ready."""
 
 from collections import Counter
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from roquet.broker.metrics.observed import METRICS, ObservedBroker
+from roquet.broker.metrics.monitored_broker import METRICS, MonitoredBroker
 from roquet.broker.settings.config import BrokerRole
 from roquet.monitoring.exposition import Exposition
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -20,7 +20,7 @@ DEAD_LETTERS = "rocketmq_send_to_dlq_messages_total"
 
 def measured(bed: BrokerBed) -> Scraped:
     exposition = Exposition()
-    for _ in ObservedBroker("broker-a", lambda: bed.broker).measure(exposition):
+    for _ in MonitoredBroker("broker-a", lambda: bed.broker).measure(exposition):
         pass
     return scraped(exposition.text())
 
@@ -149,26 +149,26 @@ async def test_syncs_are_measured(tmp_path: Path) -> None:
 
 async def test_a_full_disk_and_no_name_server_are_in_the_way(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
-        observed = ObservedBroker("broker-a", lambda: bed.broker)
-        assert observed.obstacles() == [
+        monitored = MonitoredBroker("broker-a", lambda: bed.broker)
+        assert monitored.obstacles() == [
             "broker-a: no name server knows this broker, so no client finds it"
         ]
         bed.broker.registrar.is_known = True
-        assert observed.obstacles() == []
+        assert monitored.obstacles() == []
         assert measured(bed).value("roquet_ready") == 1
         bed.broker.store._admission.set_disk_full(95)
-        (obstacle,) = observed.obstacles()
+        (obstacle,) = monitored.obstacles()
         assert obstacle.startswith("broker-a: the disk is full: 95 percent")
         found = measured(bed)
     assert (found.value("roquet_ready"), found.value("roquet_store_writable")) == (0, 0)
 
 
 def test_a_broker_that_begins_again_says_so_and_measures_nothing() -> None:
-    observed = ObservedBroker("broker-a", lambda: None)
+    monitored = MonitoredBroker("broker-a", lambda: None)
     exposition = Exposition()
-    assert not [*observed.measure(exposition)]
+    assert not [*monitored.measure(exposition)]
     assert not exposition.text()
-    assert observed.obstacles() == ["broker-a: begins again in another role"]
+    assert monitored.obstacles() == ["broker-a: is restarting in another role"]
 
 
 async def test_a_slave_is_ready_although_it_takes_no_messages(tmp_path: Path) -> None:

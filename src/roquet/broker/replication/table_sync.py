@@ -1,18 +1,18 @@
-"""What a slave copies besides the log: topics, groups, offsets, how far delays are delivered.
+"""What a slave fetches besides the log: topics, groups, offsets, and the progress of delays.
 
 A slave asks its master for all of them as soon as there is a link, and then every ten seconds, as
-Apache's do, in this order; a table that did not come is asked for next time, which is sooner then.
-What the master does not know is told to it: offsets that consumers committed at the slave while the
-master was away. What becomes of topics and groups that the log has brought is said in `table_log`.
+Apache's do, in this order; a table that did not arrive is requested again, sooner. Offsets that
+consumers committed at the slave while the master was away are sent to the master. What becomes of
+topics and groups that the log has brought is explained in `table_log`.
 
-A master of ours says which version of its offsets it has sent, and is asked once a second whether
-there is another one: a slave that steps in should know what was committed last. The same goes for
-how far it is with messages that wait.
+A master of ours sends the version of its offsets, and is asked once a second whether there is
+another one: a slave that takes over should know what was committed last. The same goes for the
+progress of messages that wait.
 
-That comes ahead of the log, or after it, and is true only for a log that has what the master stored
-meanwhile (`tables/progress`). A master of ours says how much that is. One of Apache does not: it is
-asked afterwards where its log ends. What waits for the log of one link is forgotten with the next
-link, and asked for again: another master may have another log.
+That progress arrives ahead of the log, or after it, and is true only for a log that has what the
+master stored meanwhile (`tables/durable_state`). A master of ours says how much that is. One of
+Apache does not: it is asked afterwards where its log ends. What waits for the log of one link is
+dropped with the next link, and requested again: another master may have another log.
 """
 
 import logging
@@ -23,9 +23,9 @@ import msgspec
 
 from roquet.access.own_account import OwnAccount, request_of
 from roquet.broker.replication.errors import MasterRefused
+from roquet.broker.tables.durable_state import ProgressTables
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable, OwnOffset, transaction_progress_of
-from roquet.broker.tables.progress import ProgressTables
 from roquet.broker.tables.topics import TopicTable
 from roquet.errors import RoquetError
 from roquet.net.peers import Peers
@@ -49,6 +49,7 @@ from roquet.protocol.headers.brokers import (
     AllProgressReplyHeader,
 )
 from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
+from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ RETRY_PAUSE_S: Final = 3.0
 PAUSE_S_MIN: Final = 1.0
 PERIOD_S: Final = 10.0
 OFFSETS_PERIOD_S: Final = 1.0
-# At most this share of the time goes into asking for offsets between two copies of all tables.
+# At most this share of the time goes into asking for offsets between two full syncs.
 OFFSETS_TIME_SHARE: Final = 0.02
 _TIMEOUT_S: Final = 3.0
 _NAME_SIZE_SHOWN: Final = 100
@@ -79,7 +80,7 @@ class SlaveTables(msgspec.Struct):
 
 
 @final
-class TableCopy:
+class TableSync:
     """Belongs to the event loop. `master_address` is where clients find the master; `is_followed`
     says whether the log here is that of a master of some epoch.
     """
@@ -91,81 +92,81 @@ class TableCopy:
         tables: SlaveTables,
         master_address: Callable[[], str | None],
         is_followed: Callable[[int], bool],
+        now_s: Callable[[], float],
     ) -> None:
         self._peers = peers
         self._account = account
         self._tables = tables
         self._master_address = master_address
         self._is_followed = is_followed
-        self._said = ""
-        # Of the offsets that were copied last; None if they were those of a master of Apache.
+        self._failures = ThrottledLog(log, now_s)
+        # Of the offsets that were fetched last; None if they were those of a master of Apache.
         self._offsets_version: str | None = None
-        # The same for how far it is with messages that wait; empty if some of it was not taken.
+        # The same for the progress of messages that wait; empty if some of it was not taken.
         self._progress_version: str | None = None
         # What the last table of offsets said of that, if there was one.
         self._transactions: TransactionProgress | None = None
         self._link_count = 0
 
     def link_made(self) -> None:
-        """The log comes from now on by another link, and perhaps from another master."""
+        """The log arrives by another link from now on, perhaps from another master."""
         self._link_count += 1
         self._tables.progress.withdraw()
-        # To be asked for soon: without any, a new slave that steps in delivers everything again.
+        # To be requested soon: without any, a new slave that takes over delivers everything again.
         self._progress_version = ""
 
-    async def copy(self) -> bool:
-        """All tables, once; whether they came. What goes wrong is logged."""
+    async def sync(self) -> bool:
+        """Fetches all tables once; whether they arrived. Failures are logged."""
+        self._failures.flush()
         address = self._master_address()
         if address is None:
-            return False  # The link says so.
+            return False  # The link logs it.
         try:
-            await self._copy_from(address)
+            await self._fetch_from(address)
         except RoquetError as error:
-            # Not every ten seconds.
-            if str(error) != self._said:
-                self._said = str(error)
-                log.warning("not all tables of master %s were copied: %s", address, error)
+            # The text is the key: another reason is logged at once.
+            text = f"not all tables of master {address} were fetched, retrying: {error}"
+            self._failures.warning(text, text)
             return False
-        self._said = ""
         return True
 
-    async def copy_offsets(self) -> None:
-        """If there are others than were copied last, and the master is one that can tell."""
+    async def sync_offsets(self) -> None:
+        """Fetches offsets if they have changed, and the master is one that can tell."""
         address = self._master_address()
         if address is None or self._offsets_version is None:
             return
         try:
-            await self._copy_offsets(address, self._offsets_version)
+            await self._fetch_offsets(address, self._offsets_version)
         except RoquetError:
-            # The next copy of all tables says it, if it is not over by then.
+            # The next full sync logs it, if it still fails then.
             self._offsets_version = None
 
-    async def copy_progress(self) -> None:
-        """The same for how far it is with messages that wait."""
+    async def sync_progress(self) -> None:
+        """The same for the progress of messages that wait."""
         address = self._master_address()
         if address is None or self._progress_version is None:
             return
         try:
-            await self._copy_progress(address, self._progress_version)
+            await self._fetch_progress(address, self._progress_version)
         except RoquetError:
             self._progress_version = None
 
-    async def _copy_from(self, address: str) -> None:
+    async def _fetch_from(self, address: str) -> None:
         """Raises NetError, MasterRefused and BadBody."""
         tables = self._tables
         topics = await self._table(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
-        _say_left_out("topics", tables.topics.follow(topics))
-        refusals = await self._copy_offsets(address)
-        await self._copy_progress(address)
+        _log_left_out("topics", tables.topics.follow(topics))
+        refusals = await self._fetch_offsets(address)
+        await self._fetch_progress(address)
         groups = await self._table(
             address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupConfigTable
         )
-        _say_left_out("groups", tables.groups.follow(groups))
+        _log_left_out("groups", tables.groups.follow(groups))
         if refusals:
             raise refusals[0]
 
-    async def _copy_offsets(self, address: str, known_version: str = "") -> list[MasterRefused]:
-        """What the master did not take of those it did not know."""
+    async def _fetch_offsets(self, address: str, known_version: str = "") -> list[MasterRefused]:
+        """Returns what the master refused of the offsets that it did not have."""
         header = AllOffsetsHeader(known_version=known_version)
         reply = await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET, header)
         version = _read_version(reply.fields).version
@@ -173,11 +174,11 @@ class TableCopy:
             return []
         offsets = read_body(ConsumerOffsetTable, reply.body)
         self._transactions = transaction_progress_of(offsets)
-        refusals = await self._tell_all(address, self._tables.offsets.follow(offsets))
+        refusals = await self._send_own_offsets(address, self._tables.offsets.follow(offsets))
         self._offsets_version = version
         return refusals
 
-    async def _copy_progress(self, address: str, known_version: str = "") -> None:
+    async def _fetch_progress(self, address: str, known_version: str = "") -> None:
         link_count = self._link_count
         header = AllOffsetsHeader(known_version=known_version)
         reply = await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET, header)
@@ -208,20 +209,22 @@ class TableCopy:
     async def _table(self, address: str, code: RequestCode, kind: type[B]) -> B:
         return read_body(kind, (await self._ask(address, code)).body)
 
-    async def _tell_all(self, address: str, offsets: Iterable[OwnOffset]) -> list[MasterRefused]:
-        """What the master did not take, and is told again with the next copy.
+    async def _send_own_offsets(
+        self, address: str, offsets: Iterable[OwnOffset]
+    ) -> list[MasterRefused]:
+        """Returns what the master refused; it is sent again with the next sync.
 
         A master of 5.x refuses offsets of a group that it does not know, and takes the others.
         """
         refusals = []
         for own in offsets:
             try:
-                await self._tell(address, own)
+                await self._send_own_offset(address, own)
             except MasterRefused as error:
                 refusals.append(error)
         return refusals
 
-    async def _tell(self, address: str, own: OwnOffset) -> None:
+    async def _send_own_offset(self, address: str, own: OwnOffset) -> None:
         header = UpdateConsumerOffsetHeader(
             consumer_group=own.group,
             topic=own.topic,
@@ -229,7 +232,7 @@ class TableCopy:
             commit_offset=own.offset,
         )
         await self._ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
-        self._tables.offsets.told(own)
+        self._tables.offsets.note_sent(own)
 
     async def _ask(self, address: str, code: RequestCode, header: Header = _NO_HEADER) -> Command:
         request = request_of(self._account, code, header)
@@ -239,6 +242,8 @@ class TableCopy:
         return reply
 
 
-def _say_left_out(what: str, names: Iterable[str]) -> None:
+def _log_left_out(what: str, names: Iterable[str]) -> None:
     for name in names:
-        log.warning("%s of the master: left out %r", what, name[:_NAME_SIZE_SHOWN])
+        log.warning(
+            "skipped %s of the master with an invalid name: %r", what, name[:_NAME_SIZE_SHOWN]
+        )

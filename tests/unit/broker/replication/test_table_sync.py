@@ -7,12 +7,11 @@ import pytest
 from roquet import AsyncProducer, Message
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import save_progress
-from roquet.broker.replication import tables
-from roquet.broker.replication.tables import SlaveTables, TableCopy
-from roquet.broker.tables.durable_state import DurableState
+from roquet.broker.replication import table_sync
+from roquet.broker.replication.table_sync import SlaveTables, TableSync
+from roquet.broker.tables.durable_state import DurableState, ProgressTables
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable, transaction_progress_of
-from roquet.broker.tables.progress import ProgressTables
 from roquet.broker.tables.saving import Saver
 from roquet.broker.tables.topics import TopicTable
 from roquet.clock import SystemClock
@@ -43,9 +42,9 @@ async def test_a_master_that_is_away_is_said_once(caplog: pytest.LogCaptureFixtu
     async with Cluster(replicas=1) as cluster:
         await cluster.copied()
         await cluster.kill_master()
-        copy = cluster._brokers[SLAVE].replication.table_copy
-        await copy.copy()
-        await copy.copy()
+        tables = cluster._brokers[SLAVE].replication.table_sync
+        await tables.sync()
+        await tables.sync()
     assert caplog.text.count("not all tables of master") == 1
 
 
@@ -71,7 +70,7 @@ async def test_offsets_of_our_own_masters_are_copied_when_they_have_changed() ->
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
         for offset in (1, 2, 3):
             master.offsets.commit("g", topic, 0, offset)
-            await slave.replication.table_copy.copy_offsets()
+            await slave.replication.table_sync.sync_offsets()
             assert slave.offsets.find("g", topic, 0) == offset
 
 
@@ -79,7 +78,7 @@ async def test_offsets_are_copied_more_often_than_all_tables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("RETRY_PAUSE_S", "PERIOD_S"):
-        monkeypatch.setattr(tables, name, 3600.0)
+        monkeypatch.setattr(table_sync, name, 3600.0)
     async with Cluster(replicas=1) as cluster:
         topic = await cluster.new_topic(queues=1)
         await cluster.copied()
@@ -96,7 +95,7 @@ async def test_offsets_that_have_not_changed_are_not_sent_again() -> None:
         await cluster.copied()
         # Nobody commits so at a slave; what the master sent would undo it.
         slave.offsets.reset("g", topic, 0, 4)
-        await slave.replication.table_copy.copy_offsets()
+        await slave.replication.table_sync.sync_offsets()
         assert slave.offsets.find("g", topic, 0) == 4
         await cluster.copied()
         assert slave.offsets.find("g", topic, 0) == 5
@@ -167,8 +166,8 @@ async def test_progress_that_the_log_does_not_have_yet_waits_for_it() -> None:
         await until_linked(slave)
         before = slave.progress.snapshot()
         said = note_progress(master, 7, master.store.log_end + 1)
-        await slave.replication.table_copy.copy()
-        await slave.replication.table_copy.copy_progress()
+        await slave.replication.table_sync.sync()
+        await slave.replication.table_sync.sync_progress()
         save_progress(slave)
         assert slave.progress.snapshot() == before
         await send(cluster, topic)
@@ -185,7 +184,7 @@ async def test_a_slave_that_stops_keeps_what_its_log_has() -> None:
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
         await until_linked(slave)
         said = note_progress(master, 7, master.store.log_end)
-        await slave.replication.table_copy.copy()
+        await slave.replication.table_sync.sync()
         await cluster.stop_broker(SLAVE)
         await cluster.start_broker(SLAVE)
         again = cluster._brokers[SLAVE]
@@ -196,7 +195,7 @@ async def test_a_slave_that_stops_keeps_what_its_log_has() -> None:
 async def test_a_new_link_asks_for_progress_before_all_tables_are_copied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tables, "PERIOD_S", 3600.0)
+    monkeypatch.setattr(table_sync, "PERIOD_S", 3600.0)
     async with Cluster(replicas=1) as cluster:
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
         said = note_progress(master, 7, 0)
@@ -206,7 +205,7 @@ async def test_a_new_link_asks_for_progress_before_all_tables_are_copied(
 async def test_progress_of_our_own_masters_is_copied_when_it_has_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tables, "PERIOD_S", 3600.0)
+    monkeypatch.setattr(table_sync, "PERIOD_S", 3600.0)
     async with Cluster(replicas=1) as cluster:
         await cluster.copied()
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
@@ -219,16 +218,16 @@ async def test_progress_that_waits_is_asked_for_again_after_a_new_link() -> None
     async with Cluster(replicas=1) as cluster:
         await cluster.copied()
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
-        copy = slave.replication.table_copy
+        tables = slave.replication.table_sync
         await until_linked(slave)
         end = master.store.log_end + 1
         note_progress(master, 7, end)
-        await copy.copy()
+        await tables.sync()
         assert slave.progress.levels._proposed is not None
-        copy.link_made()
+        tables.link_made()
         slave.progress.confirm(end)
         assert slave.progress.levels.value.offset_table == {}
-        await copy.copy_progress()
+        await tables.sync_progress()
         slave.progress.confirm(end)
         assert slave.progress.levels.value.offset_table == {3: 7}
 
@@ -239,7 +238,7 @@ async def test_progress_of_a_master_that_is_not_followed_is_not_taken(
     async with Cluster(replicas=1) as cluster:
         await cluster.copied()
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
-        copy = slave.replication.table_copy
+        tables = slave.replication.table_sync
         await until_linked(slave)
         epochs: list[int] = []
 
@@ -247,14 +246,14 @@ async def test_progress_of_a_master_that_is_not_followed_is_not_taken(
             epochs.append(epoch)
             return False
 
-        monkeypatch.setattr(copy, "_is_followed", is_followed)
+        monkeypatch.setattr(tables, "_is_followed", is_followed)
         note_progress(master, 7, 0)
-        await copy.copy()
+        await tables.sync()
         slave.progress.confirm(0)
         assert slave.progress.levels.value.offset_table == {}
         assert set(epochs) == {master.replication.epoch}
         monkeypatch.undo()
-        await copy.copy_progress()
+        await tables.sync_progress()
         slave.progress.confirm(0)
         assert slave.progress.levels.value.offset_table == {3: 7}
 
@@ -302,8 +301,10 @@ async def test_progress_of_a_master_of_apache_waits_for_the_log_that_it_had_afte
     port = await server.start("127.0.0.1", 0)
     peers = Peers(Router(None, ()), clock)
     try:
-        copy = TableCopy(peers, None, own, lambda: f"127.0.0.1:{port}", lambda _epoch: False)
-        await copy.copy()
+        tables = TableSync(
+            peers, None, own, lambda: f"127.0.0.1:{port}", lambda _epoch: False, lambda: 0.0
+        )
+        await tables.sync()
         asked_end = master.log_end - 100  # The groups were asked for last.
         progress.confirm(asked_end - 1)
         assert progress.levels.value.offset_table == {}
@@ -330,14 +331,14 @@ async def test_what_a_master_refuses_keeps_nothing_else_from_it(
             offsets.commit("first", f"nowhere-{number}", 0, 3)
         offsets.commit("second", topic, 0, 9)
         await cluster.start_broker()
-        await cluster._brokers[SLAVE].replication.table_copy.copy()
+        await cluster._brokers[SLAVE].replication.table_sync.sync()
         assert cluster._brokers["broker-a"].offsets.find("second", topic, 0) == 9
     assert "was refused" in caplog.text
 
 
 async def test_the_tables_come_as_soon_as_there_is_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RETRY_PAUSE_S", "PERIOD_S"):
-        monkeypatch.setattr(tables, name, 3600.0)
+        monkeypatch.setattr(table_sync, name, 3600.0)
     async with Cluster(replicas=1) as cluster:
         await cluster.stop_broker(SLAVE)
         topic = await cluster.new_topic(queues=3)
