@@ -1,12 +1,12 @@
 """Time, in one place, so that tests can move it.
 
-Nobody else reads the time: everything that needs it is handed a `Clock`.
+No other module reads the time: everything that needs it gets a `Clock`.
 """
 
 import time
 from typing import Final, Protocol
 
-# It goes on while the machine sleeps, so that waking up is no jump. Not every system has it.
+# It advances while the machine sleeps, so that waking up is no jump. Not every system has it.
 _STEADY: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -18,9 +18,9 @@ class Clock(Protocol):
         """Seconds that only ever grow: for deadlines and intervals."""
 
     def jumped_ms(self) -> int:
-        """How far somebody has set the wall clock forward since the start; negative if back.
+        """How far the wall clock was set forward since the start; negative if back.
 
-        Some milliseconds more or less mean nothing.
+        Differences of a few milliseconds mean nothing.
         """
 
 
@@ -31,7 +31,7 @@ class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    # Itself, and not called by a method: it is asked for every message.
+    # The function itself, not a method that calls it: it is called for every message.
     monotonic_s = staticmethod(time.monotonic)
 
     def jumped_ms(self) -> int:

@@ -1,7 +1,7 @@
 """The file system, in one place: the seam at which tests lose power, fill disks and fail syncs.
 
-Everything that reads, writes or syncs a file is handed a `Disk`. It raises nothing but OSError;
-the rooms above turn that into their own errors. Descriptors are plain integers.
+Everything that reads, writes or syncs a file gets a `Disk`. It raises nothing but OSError; the
+packages above turn that into their own errors. Descriptors are integers.
 """
 
 import errno
@@ -29,7 +29,7 @@ _DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class DirectoryEntry(NamedTuple):
-    """What a directory says about one of its entries."""
+    """One entry of a directory."""
 
     name: str
     size: int
@@ -50,7 +50,7 @@ class Space(msgspec.Struct, frozen=True):
 
 class Disk(Protocol):
     def create(self, path: Path, size: int) -> int:
-        """A descriptor of a file of `size` zero bytes; what was there is gone."""
+        """A descriptor of a file of `size` zero bytes; an existing file is replaced."""
 
     def open(self, path: Path, *, writable: bool) -> int: ...
 
@@ -64,7 +64,7 @@ class Disk(Protocol):
     def close(self, descriptor: int) -> None: ...
 
     def allocate(self, descriptor: int, position: int, size: int) -> None:
-        """Make sure that later writes to this range cannot run out of space."""
+        """Allocate this range: later writes to it cannot run out of space."""
 
     def map(self, descriptor: int, size: int, *, writable: bool) -> mmap.mmap: ...
 
@@ -74,19 +74,19 @@ class Disk(Protocol):
     def data_ranges(self, descriptor: int, position: int) -> list[tuple[int, int]]:
         """Where, from `position` on, there may be something other than zeros.
 
-        Space that was allocated but never written takes seconds to read, and no time to ask.
+        Space that was allocated but never written takes seconds to read, and no time to skip.
         """
 
     def write(self, descriptor: int, position: int, data: bytes) -> None: ...
 
     def write_parts(self, descriptor: int, position: int, parts: Sequence[memoryview]) -> None:
-        """One behind the other. Large writes are cheap: the kernel takes many pages at once."""
+        """One after the other. Large writes are cheap: the kernel takes many pages at once."""
 
     def sync(self, descriptor: int) -> None:
         """Return when content and size of the file survive a power cut."""
 
     def lock(self, descriptor: int) -> bool:
-        """Take the file for this process until the descriptor is closed; False if it is taken."""
+        """Lock the file for this process until the descriptor is closed; False if it is locked."""
 
     def rename(self, source: Path, target: Path) -> None: ...
 
@@ -128,8 +128,8 @@ _MAP_OPTIONS: Final[dict[str, Any]] = {"trackfd": False} if sys.version_info >= 
 class SystemDisk:
     """The real one.
 
-    One descriptor is opened ahead for directories: they are opened only to be synced, and a process
-    that has no descriptor left must not have to choose between names that may be lost and an end.
+    One descriptor is reserved for directories: they are opened only to be synced, and a process
+    without descriptors must not have to choose between losing names and ending.
     """
 
     _spare: int | None = None
@@ -256,7 +256,7 @@ class SystemDisk:
         except OSError as error:
             if not is_short_of_descriptors(error):
                 raise
-            # Two threads may be short of one at a time.
+            # Two threads may lack one at the same time.
             with self._spare_lock:
                 if self._spare is None:
                     raise
@@ -291,8 +291,8 @@ class SystemDisk:
 def _entry_of(item: os.DirEntry[str]) -> DirectoryEntry | None:
     """None for what was removed since it was listed.
 
-    A link that leads nowhere raises: maybe a disk is missing, and its files must not be taken
-    for files that never were.
+    A broken link raises: maybe a disk is missing, and its files must not be mistaken for files that
+    never existed.
     """
     try:
         status = item.stat()

@@ -1,4 +1,4 @@
-"""How often something was how large: counts between bounds, for those who watch a server."""
+"""Counts of values between bounds, for monitoring."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -14,12 +14,12 @@ SECONDS: Final = (
 
 @final
 class Histogram:
-    """One thread adds. Others may read meanwhile; they may miss what is being added."""
+    """One thread adds. Others may read meanwhile, and may miss the value being added."""
 
     __slots__ = ("_bounds", "_counts", "total")
 
     def __init__(self, bounds: Sequence[float] = SECONDS) -> None:
-        """`bounds` rise; a value that equals one belongs below it."""
+        """`bounds` ascend; a value that equals one belongs below it."""
         self._bounds = (*bounds, inf)
         self._counts = [0] * len(self._bounds)
         self.total = 0.0

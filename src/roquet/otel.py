@@ -6,16 +6,16 @@
 
 By the conventions for messaging, of which each span has the attributes:
 
-    create TOPIC    PRODUCER   for each message, when it is handed over; messages carry its context
-                               in their properties (`traceparent` and others, as the propagator
-                               that is set up writes it)
+    create TOPIC    PRODUCER   for each message, when `send` is called; messages carry its context
+                               in their properties (`traceparent` and others, as the configured
+                               propagator writes it)
     send TOPIC      CLIENT     for each request, with its retries; belongs to the one message that
                                is in it, or is linked to all of them
     process TOPIC   CONSUMER   for each call of a listener, which runs inside of it; belongs to the
                                message, or is linked to all of them if they come as a list
 
-Who reads otherwise, by a `PullConsumer` or with `async for`, begins spans with `context_of`. Needs
-the extra `otel`, and is the only module that imports OpenTelemetry.
+For other ways to read, a `PullConsumer` or `async for`, start spans with `context_of`. Needs the
+extra `otel`, and is the only module that imports OpenTelemetry.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ _Attributes = dict[str, AttributeValue]
 class TracingHook(SendHook, ConsumeHook):
     """One for any number of producers and consumers.
 
-    Without `tracer_provider` it takes the one that the program has set up.
+    Without `tracer_provider` it uses the global one.
     """
 
     def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
@@ -73,7 +73,7 @@ class TracingHook(SendHook, ConsumeHook):
         return carrier
 
     def after_send(self, sending: Sending) -> None:
-        """Written when it is over: what another hook forbids leaves no span that never ends."""
+        """Recorded at the end: a send that another hook forbids leaves no open span."""
         messages = sending.messages
         begin_ns = timestamp_ms(sending.begin) * 1_000_000
         span = self._tracer.start_span(
@@ -109,7 +109,7 @@ class TracingHook(SendHook, ConsumeHook):
 
 
 def context_of(message: ReceivedMessage) -> Context:
-    """In which a message was sent; an empty one if its sender was not traced."""
+    """The context in which a message was sent; empty if its sender was not traced."""
     return _context(message.properties)
 
 
@@ -118,7 +118,7 @@ def _context(properties: Mapping[str, str]) -> Context:
 
 
 def _links(all_properties: Sequence[Mapping[str, str]]) -> list[Link]:
-    """One message is no link, but the parent."""
+    """A single message is the parent, not a link."""
     if len(all_properties) == 1:
         return []
     spans = (trace.get_current_span(_context(properties)) for properties in all_properties)
@@ -183,7 +183,7 @@ def _place(address: str | None) -> _Attributes:
 
 
 def _fail(span: Span, error: BaseException) -> None:
-    """A message that comes again, or is given up, on purpose is an outcome like any other."""
+    """`RetryLater` and `DeadLetter` are outcomes, not exceptions to record."""
     kind = type(error)
     span.set_attribute("error.type", f"{kind.__module__}.{kind.__qualname__}")
     span.set_status(Status(StatusCode.ERROR, str(error)))

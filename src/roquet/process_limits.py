@@ -1,18 +1,18 @@
-"""What the system lets one process have, descriptors and mappings, and who gets the last ones.
+"""The descriptors and mappings of one process, and for what the last ones are reserved.
 
-A broker with thousands of queues keeps thousands of files open, and thousands of clients want a
+A broker with thousands of queues keeps thousands of files open, and thousands of clients need a
 descriptor each. Neither kind may take everything:
 
     0                                                  RLIMIT_NOFILE
     | files that are kept open, connections | local | spare |
 
-Each of the two always has a share that the other one cannot take. `local` is for connections of
-the machine itself, so that an operator can connect whatever happens; `spare` is for what is open
-for a moment only: state files, directories that are synced, modules.
+Each of the two always has a share that the other one cannot take. `local` is for connections from
+this machine, so that an operator can always connect; `spare` is for what is open for a moment only:
+state files, directories that are synced, modules.
 
-Mappings run out more quietly (vm.max_map_count): memory is mapped, too, so the interpreter and
-libraries fail at places where nothing can be refused any more, and the process dies. The last ones
-are therefore left to them.
+Mappings run out less visibly (vm.max_map_count): memory is mapped, too, so the interpreter and
+libraries fail where no request can be refused any more, and the process dies. The last ones are
+therefore reserved for them.
 """
 
 import errno
@@ -28,7 +28,7 @@ import msgspec
 # What each of files and connections always has.
 _SHARE: Final = 4
 _SHARE_MAX: Final = 4096
-# What is left for connections of the machine itself, and for what is open for a moment.
+# What is reserved for connections from this machine, and for what is open for a moment.
 _LAST_SHARE: Final = 16
 _LAST_MAX: Final = 64
 # Mappings that are left to memory, threads and libraries: heaps of gigabytes take some thousands.
@@ -43,7 +43,7 @@ _BUSY_PERCENT: Final = 75
 
 _MAP_LIMIT_PATH: Final = Path("/proc/sys/vm/max_map_count")
 _MAPS_PATH: Final = Path("/proc/self/maps")
-# The kernel's own, for systems that do not say.
+# The default of the kernel, for systems that do not tell.
 _MAP_LIMIT_DEFAULT: Final = 65_530
 # A mapping of older Pythons has a descriptor of its own.
 _DESCRIPTORS_PER_MAPPING: Final = 0 if sys.version_info >= (3, 13) else 1
@@ -56,7 +56,7 @@ class DescriptorLimits(msgspec.Struct, frozen=True):
 
     @property
     def last_count(self) -> int:
-        """How many are left for connections of the machine itself, and as many to spare."""
+        """How many are reserved for connections from this machine, and as many to spare."""
         return min(self.count // _LAST_SHARE, _LAST_MAX)
 
     @property
@@ -93,7 +93,7 @@ def map_count_max(limit: int) -> int:
 
 
 def map_limit() -> int:
-    """How many mappings the system lets a process have."""
+    """How many mappings a process may have."""
     try:
         return int(_MAP_LIMIT_PATH.read_bytes())
     except (OSError, ValueError):
@@ -101,7 +101,7 @@ def map_limit() -> int:
 
 
 class KeptLimit(msgspec.Struct, frozen=True):
-    """How many files can be kept open and mapped at once, and which setting says so."""
+    """How many files can be kept open and mapped at once, and the setting that limits them."""
 
     count: int
     setting: str
@@ -133,7 +133,7 @@ def _map_count_now() -> int:
 
 @final
 class KeptFiles:
-    """The files of this process that stay open until nobody has used them for a while.
+    """The files of this process that stay open until they are idle.
 
     Opened by one thread and closed by another: every step is a single operation on a set.
     """
@@ -157,7 +157,7 @@ class KeptFiles:
 
     @property
     def is_busy(self) -> bool:
-        """Whether so many are open that those nobody uses should be closed early."""
+        """Whether so many are open that idle ones should be closed early."""
         descriptors_max = descriptor_limits().kind_max
         maps_max = map_count_max(self._map_limit or map_limit()) - self._other_maps
         return (
@@ -166,7 +166,7 @@ class KeptFiles:
         )
 
     def add(self, descriptor: int) -> None:
-        """Raises OSError if it is one that is kept for others; then the caller closes it."""
+        """Raises OSError if it is a reserved one; then the caller closes it."""
         limits = descriptor_limits()
         # Its mapping may need another one.
         count = self.descriptor_count + 1 + _DESCRIPTORS_PER_MAPPING
@@ -175,8 +175,8 @@ class KeptFiles:
             self.refused_count += 1
             raise OSError(
                 errno.EMFILE,
-                f"{len(self)} files of queues are open, and the other descriptors of"
-                f" {limits.count} are kept for connections",
+                f"{len(self)} queue files are open, and the other descriptors of"
+                f" {limits.count} are reserved for connections",
             )
         self._descriptors.add(descriptor)
 
@@ -188,7 +188,7 @@ class KeptFiles:
         return descriptor in self._descriptors
 
     def check_mapping(self) -> None:
-        """Raises OSError if one more mapping would be one that is kept for memory."""
+        """Raises OSError if one more mapping would be one that is reserved for memory."""
         count = len(self._mappings)
         if abs(count - self._counted_at) >= _RECOUNT_AFTER:
             self._count_others()
@@ -201,8 +201,8 @@ class KeptFiles:
             self.refused_count += 1
             raise OSError(
                 errno.ENOMEM,
-                f"{count} files of queues are mapped, and the other mappings of"
-                f" {self._map_limit} are kept for memory",
+                f"{count} queue files are mapped, and the other mappings of"
+                f" {self._map_limit} are reserved for memory",
             )
 
     def mapped(self, mapping: mmap.mmap) -> None:
@@ -224,7 +224,7 @@ KEPT_FILES: Final = KeptFiles()
 def is_short_of_descriptors(error: OSError) -> bool:
     """Whether `error` says that this process, or the system, has too many files open.
 
-    Opening a file fails so, and never what is done with one: nothing has happened to it.
+    Only opening a file fails so, never reading or writing it: no data is affected.
     """
     return error.errno in (errno.EMFILE, errno.ENFILE)
 

@@ -1,13 +1,13 @@
-"""Small state that must survive: written aside, synced, renamed, and the directory synced.
+"""Small state that must survive: written to a temporary file, synced, renamed, directory synced.
 
     topics.json           the state
-    topics.json.bak       the state before it, or a copy when there was none
+    topics.json.bak       the state before it, or the same when there was none
     topics.json.tmp       a state that was being written when power was cut; never read
-    topics.json.damaged   what could not be read, kept for a person
+    topics.json.damaged   what could not be read, kept for the operator
 
 The first two names are Apache's, and so is the rule to read `.bak` when the file itself is
-missing, empty or unreadable. A state is a JSON object, and what it means is the caller's business.
-A checksum goes along as its last member, which Apache passes over:
+missing, empty or unreadable. A state is a JSON object, which the caller interprets. A checksum is
+its last member, which Apache ignores:
 
     {"dataVersion":{...},"topicConfigTable":{...},"crc32":"1c291ca3"}
 """
@@ -47,7 +47,7 @@ class BadStateFile(StateFileError):
 
 
 class StateNotSaved(StateFileError):
-    """The new state is not safe on disk; the old one still is."""
+    """The new state is not on disk; the old one still is."""
 
 
 @final
@@ -74,7 +74,7 @@ class StateFile:
             if state is not None:
                 if path is self._backup_path:
                     reason = "missing or empty" if failure is None else failure.reason
-                    log.warning("%s: %s; going on with %s", self._path, reason, path.name)
+                    log.warning("%s: %s; using %s", self._path, reason, path.name)
                 self._is_loaded = True
                 return state
         if failure is not None:
@@ -83,7 +83,7 @@ class StateFile:
         return None
 
     def set_aside(self) -> None:
-        """Go on without a state that cannot be read, which stays for a person to look at.
+        """Continue without a state that cannot be read, which is kept for the operator.
 
         Raises StateNotSaved.
         """

@@ -1,9 +1,9 @@
-"""Directories that end with the process that made them, however it ends.
+"""Directories that are removed with the process that created them, however it ends.
 
-    roquet-XXXX/.owner   locked for as long as the process lives
+    roquet-XXXX/.owner   locked while the process runs
 
-A process that is killed cannot tidy up. The next one does it: what carries our name, is ours, and
-is locked by nobody was left by the dead.
+A process that is killed cannot clean up. The next one does: a directory with our prefix that
+belongs to this user and is not locked was left by a dead process.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ _BLOCK_SIZE: Final = 512  # in which the kernel counts what a file takes
 
 
 class Leftover(NamedTuple):
-    """A directory that is gone now."""
+    """A directory that was removed."""
 
     path: Path
     size: int
@@ -36,7 +36,7 @@ def temporary_directory() -> Iterator[Path]:
         descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Only now: a file that is there and not locked says that its owner is dead.
+            # Only now: a file that exists and is not locked means that its owner is dead.
             unlocked.rename(directory / _OWNER)
             yield directory
         finally:
@@ -44,7 +44,7 @@ def temporary_directory() -> Iterator[Path]:
 
 
 def remove_leftovers() -> list[Leftover]:
-    """Removes what dead processes of this user left behind; what cannot be removed stays."""
+    """Removes what dead processes of this user left; what cannot be removed stays."""
     found = []
     with os.scandir(tempfile.gettempdir()) as entries:
         names = [Path(each.path) for each in entries if each.name.startswith(_PREFIX)]
@@ -56,7 +56,7 @@ def remove_leftovers() -> list[Leftover]:
 
 
 def _removed_size(path: Path) -> int | None:
-    """None for what has an owner, or none that we know of."""
+    """None for a directory whose owner runs, or that has none."""
     try:
         if path.is_symlink() or path.stat().st_uid != os.geteuid():
             return None

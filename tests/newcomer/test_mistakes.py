@@ -39,7 +39,7 @@ COMMANDS = {
         " docs/security.md lists"
     ),
     "roquet store inspect nowhere": ("roquet store inspect: nowhere: No such file or directory"),
-    "roquet store inspect empty": "roquet store inspect: empty: there is no commitlog in it",
+    "roquet store inspect empty": "roquet store inspect: empty: no commitlog in this directory",
 }
 FILES = {
     "notes.txt": "not a directory",
@@ -175,8 +175,8 @@ def test_a_broken_state_file_is_found(home: Home, tmp_path: Path) -> None:
     finished = home.run(f"roquet store verify {tmp_path}")
     assert finished.exit_code == 1
     assert finished.stdout.startswith(
-        "state: config/topics.json: Input data was truncated; and its backup is no better: missing;"
-        " a broker starts without it\n"
+        "state: config/topics.json: Input data was truncated; its backup cannot be read either: "
+        "missing; a broker starts without it\n"
     )
     with home.running(f"roquet up --dir {tmp_path} --name-server-port 0 --broker-port 0") as up:
         up.wait_for("starting without topics.json, kept as topics.json.damaged: ")

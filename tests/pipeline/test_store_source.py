@@ -160,7 +160,7 @@ def test_sql_alone_finds_the_format_without_registering_it(
         ({"topic": "Other"}, "Other has no messages in .*; topics: TopicA"),
         ({"topic": "TopicA", "splitsize": "many"}, "option 'splitSize': 'many' is not"),
         ({"topic": "TopicA", "splitSise": "1"}, "did you mean 'splitSize'"),
-        ({"topic": "TopicA", "path": "/nowhere"}, "there is no commitlog in it"),
+        ({"topic": "TopicA", "path": "/nowhere"}, "no commitlog in this directory"),
     ],
 )
 def test_what_cannot_be_read_is_said(

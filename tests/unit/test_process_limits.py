@@ -127,7 +127,7 @@ def test_kept_files_leave_descriptors_for_connections(
     monkeypatch.setattr(DescriptorLimits, "shared_end", sys.maxsize)
     monkeypatch.setattr(DescriptorLimits, "kind_max", 30)
     opened: list[int] = []
-    with pytest.raises(OSError, match="files of queues are open") as caught:
+    with pytest.raises(OSError, match="queue files are open") as caught:
         opened.extend(DISK.open_kept(path, writable=True) for path in files)
     assert caught.value.errno == errno.EMFILE
     assert 0 < len(opened) <= 30
@@ -143,7 +143,7 @@ def test_a_kept_file_does_not_take_one_of_the_last_descriptors(
     files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_limits, "descriptor_limits", lambda: DescriptorLimits(3))
-    with pytest.raises(OSError, match="kept for connections"):
+    with pytest.raises(OSError, match="reserved for connections"):
         DISK.open_kept(files[0], writable=True)
 
 
@@ -158,7 +158,7 @@ def test_kept_files_leave_mappings_for_memory(
     refused_count = KEPT_FILES.refused_count
     opened = [DISK.open_kept(path, writable=True) for path in files]
     mappings: list[mmap.mmap] = []
-    with pytest.raises(OSError, match="files of queues are mapped") as caught:
+    with pytest.raises(OSError, match="queue files are mapped") as caught:
         mappings.extend(DISK.map(each, SIZE, writable=True) for each in opened)
     assert caught.value.errno == errno.ENOMEM
     assert 10 < len(mappings) < 30

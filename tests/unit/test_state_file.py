@@ -66,7 +66,7 @@ def test_the_backup_stands_in_for_a_file_that_cannot_be_read(
         path.write_bytes(damage)
     assert StateFile(SystemDisk(), path).load(parse) == "{1}"
     assert [record.getMessage() for record in caplog.records] == [
-        f"{path}: {reason}; going on with topics.json.bak"
+        f"{path}: {reason}; using topics.json.bak"
     ]
 
 

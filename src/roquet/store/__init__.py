@@ -1,7 +1,8 @@
-"""Files: messages as Apache keeps them on disk, written and read in both directions.
+"""Files: messages in Apache's format on disk, readable and writable by both.
 
-Duty: the commit log, the consume queues and the key index made from it, recovery, retention.
-Doors: `message_store.MessageStore` for the one owner that writes, `offline.reading.StoreReader`
-for everybody else. Imports `protocol`, `disk` and `clock`; no asyncio, no logging: what happens is
-returned, raised, or told to a `StoreListener`. The one thread is the one that syncs (`flushing`).
+Duty: the commit log, the consume queues and the key index built from it, recovery, retention.
+Entry points: `message_store.MessageStore` for the one owner that writes, and for all other readers
+`offline.reader.StoreReader`. Imports `protocol`, `disk` and `clock`; no asyncio, no logging: the
+results are returned, raised, or passed to a `StoreListener`. The only thread is the one that syncs
+(`flushing`).
 """

@@ -1,6 +1,6 @@
-"""How a message gets into a store: one record in the log, one entry in its queue.
+"""Appends a message: one record in the log, one entry in its queue; and refuses it, if it must.
 
-Messages that leave nothing to decide go through `fast_appends` instead.
+Messages that leave nothing to decide take the fast path, `fast_appends`.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from roquet.store.queues import ConsumeQueues
 # The bit that prepared and rolled back messages have, and no others.
 _IN_NO_QUEUE: Final = SysFlag.TRANSACTION_PREPARED.value
 
-# A disk that was full a moment ago is not asked again for every message.
+# After DiskFull, this long passes before an append tries again.
 _FULL_DISK_PAUSE_S: Final = 1.0
 
 
@@ -57,13 +57,16 @@ class AppendedBatch(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class AppendAdmission:
-    """Belongs to the owner of the store; only `fail` is called by the thread that flushes."""
+    """Whether the store accepts messages now, and if not, why.
+
+    Used by the owner of the store; only `fail` is called by the flushing thread.
+    """
 
     def __init__(self, clock: Clock, failure: Callable[[], SyncFailed | None]) -> None:
         self._clock = clock
         self._failure = failure
         self._retry_at_s = 0.0
-        # None while messages are taken. Whoever finds something here calls `check`.
+        # None while messages are accepted. A caller that finds an error here calls `check`.
         self.refusal: StoreUnavailable | None = None
 
     @property
@@ -71,13 +74,13 @@ class AppendAdmission:
         return isinstance(self.refusal, StoreClosed)
 
     def check(self) -> None:
-        """Raises StoreUnavailable, unless it is time to try again."""
+        """Raises StoreUnavailable, unless it is time to retry."""
         refusal = self.refusal
         if isinstance(refusal, DiskFull) and self._clock.monotonic_s() >= self._retry_at_s:
-            # A sync may have failed at this very moment, and that must not be forgotten.
+            # A sync may have failed at this moment, and that refusal must stay.
             refusal = self.refusal = self._failure()
         if refusal is not None:
-            # A new one: the traceback of an error that is raised again and again would grow.
+            # A new one: the traceback of an error that is raised repeatedly would grow.
             raise type(refusal)(*refusal.args)
 
     def refused(self, error: OSError | StoreUnavailable) -> StoreUnavailable:
@@ -89,11 +92,11 @@ class AppendAdmission:
         return refusal
 
     def set_disk_full(self, used_percent: int) -> None:
-        """Take nothing until `set_disk_free`."""
+        """Refuse messages until `set_disk_free`."""
         if self.refusal is None:
             self.refusal = DiskFull(
-                f"the disk is full: {used_percent} percent of it is in use, and "
-                "diskSpaceWarningLevelRatio says that this is too much"
+                f"the disk is full: {used_percent} percent of it is in use, more than "
+                "diskSpaceWarningLevelRatio allows"
             )
         self._retry_at_s = inf
 
@@ -102,7 +105,7 @@ class AppendAdmission:
             self._retry_at_s = 0.0
 
     def fail(self, error: SyncFailed) -> None:
-        """Take nothing from now on."""
+        """Refuse messages from now on."""
         self.refusal = error
 
     def refuse_as_slave(self) -> None:
@@ -120,7 +123,7 @@ class AppendAdmission:
 
 @final
 class Appends:
-    """Belongs to the owner of the store, like everything that it writes to."""
+    """Used by the owner of the store only."""
 
     def __init__(
         self,
@@ -163,7 +166,7 @@ class Appends:
         store_timestamp = self._clock.now_ms()
         queue_offset = queue.max_offset
         try:
-            # First the space, then the record: an entry that cannot be written would be missing.
+            # The space first, then the record: without its entry a record cannot be found.
             if queue.position == queue.reserved_position:
                 queue.reserve()
             physical_offset = self._log.append(draft, queue_offset, store_timestamp)

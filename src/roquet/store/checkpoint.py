@@ -1,16 +1,16 @@
-"""How far everything is known to be on disk: three store timestamps, and an end of ours.
+"""How far everything is known to be on disk: three store timestamps, and our synced end.
 
       0  int64  commit log: records up to this time are synced
       8  int64  consume queues
      16  int64  key index
-     24  ...    4096 bytes in all; 5.x keeps more here, which is left as it is
+     24  ...    4096 bytes in all; 5.x keeps more here, which is preserved
     488  int64  ours: all of the log before this physical offset is synced
-    496  int64  the first timestamp, as it was then: another one is that of another owner,
-                 who may have cut the log and written something else
+    496  int64  the first timestamp, as it was then: a different one was written by another
+                 owner, which may have cut the log and written something else
     504  int64  CRC-32 of the two
 
-A value is written after the sync it speaks of, never before. The timestamps wait for the queues;
-our end is written with each sync of the log and not synced itself: an older one is true, too.
+A value is written after the sync that it records, never before. The timestamps wait for the queues;
+our end is written with each sync of the log and not synced itself: an older one is also true.
 """
 
 from pathlib import Path
@@ -37,7 +37,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     log_timestamp: int = 0
     queue_timestamp: int = 0
     index_timestamp: int = 0
-    # The physical offset before which all of the log is synced; 0 if nobody noted one.
+    # The physical offset before which all of the log is synced; 0 if unknown.
     durable_end: int = 0
 
     @property
@@ -48,7 +48,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 @final
 class CheckpointFile:
-    """Made when there is something to write, and kept open: descriptors may be short later."""
+    """Created at the first write, and kept open: descriptors may be scarce later."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self._disk = disk
@@ -78,9 +78,9 @@ class CheckpointFile:
         self._value = checkpoint
 
     def note_durable(self, end: int) -> None:
-        """Have it known, as soon as it suits the disk, that the log is synced up to `end`.
+        """Record, without a sync of its own, that the log is synced up to `end`.
 
-        A full disk is no reason to worry: what is known stays true. Raises OSError.
+        A full disk is ignored: the recorded end stays true. Raises OSError.
         """
         if end == self._value.durable_end:
             return
@@ -122,7 +122,7 @@ class CheckpointFile:
 
 
 def load_checkpoint(disk: Disk, path: Path) -> Checkpoint:
-    """Zeros, which stand for "nothing is known", if there is none, or only a part of one."""
+    """All zeros, which mean "unknown", if the file is missing or incomplete."""
     sector = _load_sector(disk, path)
     if len(sector) < _LAYOUT.size:
         return Checkpoint()
@@ -134,7 +134,7 @@ def load_checkpoint(disk: Disk, path: Path) -> Checkpoint:
 
 
 def load_noted_end(disk: Disk, path: Path) -> int:
-    """The end of ours, whoever owned the log since; 0 if nobody noted one."""
+    """Our synced end, even if another broker owned the log since; 0 if unknown."""
     return _noted(_load_sector(disk, path))[0]
 
 

@@ -1,11 +1,11 @@
-"""Where in the log our records lie, which all have checksums, in a file that Apache passes over.
+"""Where in the log our own records lie, which all have checksums; Apache ignores the file.
 
     checksummed.json   {"ranges": [[0, 4711]], "openFrom": 9000}
 
-The last range begins at `openFrom` and is still written to, so the file is written when a store
-changes hands, and not at every start. If nobody else owned the store since (`ownership.py`), it
-goes to the end of the log. If somebody did, it ends where our part of the checkpoint says that the
-log is synced, or behind it, as far as records with checksums are seen.
+The last range starts at `openFrom` and still grows, so the file is written when a store changes
+hands, and not at every start. If no other broker owned the store since (`store_lock.py`), it
+extends to the end of the log. Otherwise it ends at the synced end of the checkpoint, or later, as
+far as records with checksums are found.
 """
 
 from collections.abc import Iterator
@@ -23,35 +23,35 @@ from roquet.store.commit_log import CommitLog
 from roquet.store.errors import BadRecord
 from roquet.store.log_scan import CHECKSUM_MARK, NO_END, NOTHING_KNOWN, ChecksummedRanges
 
-# More hand-overs than this within the time that messages are kept: the oldest are forgotten.
+# With more changes of owner than this within the retention time, the oldest ranges are dropped.
 RANGE_COUNT_MAX: Final = 1000
-# At most this much is looked at to see where records with checksums end: a second or two.
+# At most this much is read to find where records with checksums end: a second or two.
 _LOOK_SIZE_MAX: Final = 256 << 20
 
 
 class _Notes(msgspec.Struct, rename="camel", frozen=True):
     ranges: tuple[tuple[int, int], ...] = ()
-    # None if nobody writes checksums any more.
+    # None if the last range is closed.
     open_from: int | None = None
 
 
 class _BadNotes(RoquetError):
-    """The file does not say what it should."""
+    """The content of the file is invalid."""
 
 
 @final
 class ChecksumNotes:
-    """What `checksummed.json` holds."""
+    """The file `checksummed.json`."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self._file = StateFile(disk, path)
         self._notes = _Notes()
 
     def load(self, noted_end: int) -> ChecksummedRanges:
-        """What was noted; the last range may be empty, and goes on where `go_on` sees more.
+        """The recorded ranges; the last one may be empty, and is extended by `go_on`.
 
-        `noted_end` is what the checkpoint says, or NO_END if the log has been ours since, and is to
-        be read first: together with an older end, a younger file says less than is true, and never
+        `noted_end` is that of the checkpoint, or NO_END if the log has been ours since, and is to
+        be read first: together with an older end, a newer file claims less than is true, and never
         more. Raises BadStateFile.
         """
         self._notes = self._file.load(_parse) or _Notes()
@@ -61,12 +61,12 @@ class ChecksumNotes:
         return ChecksummedRanges((*self._notes.ranges, (start, max(start, noted_end))))
 
     def forget(self) -> None:
-        """Go on without notes that cannot be read. Raises StateNotSaved."""
+        """Continue without notes that cannot be read. Raises StateNotSaved."""
         self._file.set_aside()
         self._notes = _Notes()
 
     def go_on(self, log: CommitLog, *, with_checksums: bool) -> None:
-        """Note, before anything is appended, what is known of the log and what comes now.
+        """Record, before anything is appended, the ranges so far and whether a new one starts.
 
         Raises StateNotSaved.
         """
@@ -88,11 +88,11 @@ class ChecksumNotes:
 
 
 def still_true(noted: ChecksummedRanges, log: CommitLog) -> ChecksummedRanges:
-    """What is left of the notes when others owned the store meanwhile.
+    """The ranges that are still true when another broker owned the store meanwhile.
 
-    Apache appends, and that leaves what lies before as it was. But where it finds damage it cuts
-    the log, and its next records take the place of ours. Then the end of a range is not what we
-    left there, and only what can be seen to have checksums is believed to.
+    Apache appends, which leaves earlier records as they were. But where it finds damage it cuts the
+    log, and its next records replace ours. Then the end of a range is not what we left there, and
+    only records that are found to have checksums count.
     """
     ranges = list(noted.ranges)
     for index in reversed(range(len(ranges))):
@@ -106,7 +106,7 @@ def still_true(noted: ChecksummedRanges, log: CommitLog) -> ChecksummedRanges:
 def load_checksummed(
     disk: Disk, path: Path, noted_end: int, log: CommitLog, *, is_ours: bool
 ) -> ChecksummedRanges:
-    """For those who only read. Without the notes nothing is known, and nothing is wrong."""
+    """For readers. Without readable notes, no record must have a checksum."""
     try:
         noted = ChecksumNotes(disk, path).load(noted_end)
     except BadStateFile:
@@ -126,7 +126,7 @@ def _ends_in_checksum(log: CommitLog, end: int) -> bool:
 
 
 def _seen_end(log: CommitLog, start: int, end: int) -> int:
-    """How far records go that have checksums. Bad ones are passed over, and say nothing."""
+    """How far records with checksums go. Bad ones are skipped, and prove nothing."""
     end = min(end, start + _LOOK_SIZE_MAX)
     expected = ChecksummedRanges(((start, end),))
     seen_end = position = start
@@ -143,7 +143,7 @@ def _seen_end(log: CommitLog, start: int, end: int) -> int:
             after = log.find_record(bad.physical_offset + 1)
             position = NO_END if after is None else after.physical_offset
         else:
-            # Behind the last record there may be the blank that ends a file.
+            # After the last record there may be the blank that ends a file.
             return end
     return seen_end
 
@@ -165,6 +165,6 @@ def _parse(content: bytes) -> _Notes:
     open_from = inf if notes.open_from is None else notes.open_from
     for start, end in (*notes.ranges, (open_from, inf)):
         if not last <= start <= end:
-            raise _BadNotes("its ranges do not follow one another")
+            raise _BadNotes("its ranges are not in order")
         last = end
     return notes

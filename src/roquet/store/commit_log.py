@@ -1,7 +1,7 @@
 """All messages in the order of their arrival: records one after another in large files.
 
-A record lies in one file. The last 8 bytes of a file are never used for records: they leave
-room for the blank that fills what the next record did not fit into,
+A record lies in one file. The last 8 bytes of a file are never used for records: they are
+reserved for the blank that fills the space which was too small for the next record,
 
       0  int32  size of the blank, to the end of the file
       4  int32  magic of a blank
@@ -49,7 +49,7 @@ _pack_blank_into = Struct(">ii").pack_into
 
 @final
 class CommitLog(LogCursor):
-    """Written by one owner. `sync` and `make_next_file` are for the thread that flushes."""
+    """Written by one owner. `sync` and `make_next_file` are called by the flushing thread."""
 
     __slots__ = (
         "_disk",
@@ -71,7 +71,7 @@ class CommitLog(LogCursor):
 
     @property
     def start(self) -> int:
-        """The physical offset of the first byte there is."""
+        """The physical offset of the first byte."""
         return self._run.files[0].start if self._run.files else 0
 
     @property
@@ -89,7 +89,7 @@ class CommitLog(LogCursor):
     ) -> int:
         """Write one record, or several to one file; the physical offset of the first.
 
-        Raises DiskFull or StoreUnavailable when a new file is needed and cannot be had, and
+        Raises DiskFull or StoreUnavailable when a new file is needed and cannot be created, and
         TooLarge for what no file can hold. Then nothing has changed.
         """
         physical_offset = self.end
@@ -104,15 +104,15 @@ class CommitLog(LogCursor):
         self.end = end
         return physical_offset
 
-    def copy(self, physical_offset: int, parts: Sequence[memoryview]) -> None:
-        """Write bytes of another log at or behind `end`, within one file; see `ReplicaLog`.
+    def write_received(self, physical_offset: int, parts: Sequence[memoryview]) -> None:
+        """Write bytes of the master's log at or after `end`, within one file; see `ReplicaLog`.
 
-        Raises DiskFull or StoreUnavailable, when a new file is needed and cannot be had.
+        Raises DiskFull or StoreUnavailable when a new file is needed and cannot be created.
         """
         if physical_offset == self.files_end:
             with self._making:
                 self._go_on(self._new_file(physical_offset))
-        # Not always the last one: what is not part of the log yet may come again.
+        # Not always the last file: bytes past the end of the log may be sent again.
         file = self._run.file_at(physical_offset)
         assert file is not None
         try:
@@ -121,7 +121,7 @@ class CommitLog(LogCursor):
             raise refusal_of(error) from error
 
     def start_at(self, physical_offset: int) -> list[MappedFile]:
-        """Let a log without records begin elsewhere; the caller closes the files it had.
+        """Let a log without records start elsewhere; the caller closes the files it had.
 
         Raises DiskFull or StoreUnavailable; then `resume` has to be tried again.
         """
@@ -140,9 +140,9 @@ class CommitLog(LogCursor):
         return gone
 
     def make_next_file(self) -> None:
-        """Have the next file ready before it is needed.
+        """Create the next file before it is needed.
 
-        If there can be none, that is reported when it is really needed.
+        A failure is reported when the file is really needed.
         """
         if self._next_file is not None or self.used_end - self.end > self._run.file_size // 2:
             return
@@ -153,7 +153,7 @@ class CommitLog(LogCursor):
 
     def sync(self) -> int:
         """Return when all bytes before the returned offset survive a power cut."""
-        # Read before the sync: what is appended during it may not be covered.
+        # Read before the sync: bytes appended during it may not be covered.
         end = self.end
         if end > self.synced_end:
             self._run.sync(self.synced_end, end)
@@ -169,7 +169,7 @@ class CommitLog(LogCursor):
     # Reading
 
     def bytes_at(self, physical_offset: int, size: int) -> bytes | None:
-        """Bytes as they lie there, unchecked; None if one file does not hold them all."""
+        """Bytes of the log, unchecked; None if one file does not hold them all."""
         file = self._run.file_at(physical_offset)
         if file is None or size < 0 or physical_offset + size > min(file.end, self.end):
             return None
@@ -177,9 +177,9 @@ class CommitLog(LogCursor):
         return file.mapping[position : position + size]
 
     def view_at(self, physical_offset: int, size_max: int) -> memoryview:
-        """Bytes as they lie there, of one file, unchecked and not copied; nothing if none do.
+        """Bytes of one file, unchecked and not copied; empty if there are none.
 
-        Whoever asks releases the view at once: a file with views cannot be closed.
+        The caller releases the view at once: a file with views cannot be closed.
         """
         file = self._run.file_at(physical_offset)
         if file is None or physical_offset >= self.end:
@@ -193,7 +193,7 @@ class CommitLog(LogCursor):
         return self._run.file_at(physical_offset)
 
     def record_at(self, physical_offset: int) -> LogRecord:
-        """Raises BadRecord unless a good record lies exactly there."""
+        """Raises BadRecord unless there is a good record at exactly this offset."""
         file = self._run.file_at(physical_offset)
         if file is None or physical_offset >= self.end:
             raise BadRecord(physical_offset, "not in the log")
@@ -212,7 +212,7 @@ class CommitLog(LogCursor):
     ) -> Iterator[Stretch]:
         """The same records, many at once. Raises as `scan` does.
 
-        Where records must have checksums can be said otherwise than it is known.
+        `checksummed` replaces what is known about where records must have checksums.
         """
         checksummed = self.checksummed if checksummed is None else checksummed
         for file in self._run.files_between(start, end):
@@ -221,7 +221,7 @@ class CommitLog(LogCursor):
             yield from scan_stretches(file, position, last, checksummed)
 
     def places(self, start: int, end: int, count_max: int) -> Iterator[RecordPlaces]:
-        """Where the same records begin, up to `count_max` at a time. Raises as `scan` does."""
+        """Where the same records start, up to `count_max` at a time. Raises as `scan` does."""
         for file in self._run.files_between(start, end):
             position = max(start - file.start, 0)
             last = min(end - file.start, file.size)
@@ -239,12 +239,12 @@ class CommitLog(LogCursor):
     # Loading, cutting and forgetting
 
     def load(self, *, is_writable: bool = True) -> None:
-        """Find the files. Where records end is found by others. Raises BadStoreDirectory."""
+        """Find the files. Recovery finds where the records end. Raises BadStoreDirectory."""
         self._run.load(is_writable=is_writable)
         self.end = self.written_from = self.files_end
 
     def expect_checksums(self, checksummed: ChecksummedRanges) -> None:
-        """Take records without a checksum for damaged where all were written with one."""
+        """Treat records without a checksum as damaged where all were written with one."""
         self.checksummed = checksummed
         for file in self._run.files:
             file.must_have_checksums = checksummed.touches(file.start, file.end)
@@ -263,16 +263,16 @@ class CommitLog(LogCursor):
         return physical_offset
 
     def written_between(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """All bytes between two offsets, in chunks, but for those that are only zeros."""
+        """All bytes between two offsets, in chunks, without chunks of zeros."""
         for file in self._run.files_between(start, end):
             for first, last in file.written_chunks(max(start - file.start, 0)):
                 if file.start + first < end:
                     yield file.start + first, file.mapping[first : min(last, end - file.start)]
 
     def cut(self, end: int, *, is_zero_behind: bool = False) -> None:
-        """Let the log end here. Nothing after it is left.
+        """End the log here. Nothing after it is left.
 
-        To look for it takes time, and can be spared if somebody has.
+        `is_zero_behind` skips the search for written bytes after it, which takes time.
         """
         self._run.cut(end, is_zero_behind=is_zero_behind)
         self.end = end
@@ -281,13 +281,13 @@ class CommitLog(LogCursor):
         """Have the next sync write all from `start` on, whatever the kernel takes for written.
 
         When a sync fails, the kernel reports it once and forgets that the pages were never
-        written. The next owner of the store finds them in memory and could sync them in vain.
+        written. The next owner finds them in memory, and its sync would not write them.
         """
         for file in self._run.files_between(start, self.end):
             file.write_again(max(start - file.start, 0), min(self.end, file.end) - file.start)
 
     def resume(self) -> None:
-        """Get ready for appending at `end`. Raises DiskFull or StoreUnavailable."""
+        """Prepare for appending at `end`. Raises DiskFull or StoreUnavailable."""
         try:
             make_safe_directory(self._disk, self._run.directory)
             files = self._run.files
@@ -308,7 +308,7 @@ class CommitLog(LogCursor):
         return gone
 
     def close(self) -> None:
-        """An unused next file is removed, as Apache does: it would be taken for written."""
+        """An unused next file is removed, as in Apache: it would be mistaken for a written one."""
         self.file = self.mapping = None
         if self._next_file is not None:
             self._next_file.remove()
@@ -318,12 +318,12 @@ class CommitLog(LogCursor):
     # How it works
 
     def _make_room(self, size: int) -> int:
-        """Go on in the next file; its start."""
+        """Continue in the next file; its start."""
         if size > self.record_size_max:
             raise TooLarge("record", size, self.record_size_max)
         start = self.file_start + self._run.file_size
-        # To the end: whoever makes the next file meanwhile would make this one again, in place of
-        # the one that is written to.
+        # Held to the end: a thread that creates the next file meanwhile would create this one
+        # again, in place of the one that is written to.
         with self._making:
             next_file = self._new_file(start)
             position = self.end - self.file_start
@@ -334,9 +334,9 @@ class CommitLog(LogCursor):
         return start
 
     def _new_file(self, start: int) -> MappedFile:
-        """The one that was made ahead of need, if there is one. Raises StoreUnavailable.
+        """The one that was created ahead of need, if any. Raises StoreUnavailable.
 
-        It is mapped, so that nothing can fail when the log goes on in it.
+        It is mapped, so that nothing can fail when the log continues in it.
         """
         try:
             self._next_file = self._next_file or self._create_file(start)
@@ -351,11 +351,11 @@ class CommitLog(LogCursor):
         self._write_to(file)
 
     def _create_file(self, start: int) -> MappedFile:
-        """A file that survives a power cut and can be written without asking for space."""
+        """A file that survives a power cut and has its space allocated."""
         file = self._run.create(start, allocated_size=self._run.file_size)
         try:
-            # Opened before it is part of the log: a descriptor that is missing then would leave a
-            # log that goes on in a file that cannot be written to.
+            # Opened before it is part of the log: without a descriptor the log would continue in a
+            # file that cannot be written to.
             _ = file.mapping
             file.sync()
             self._disk.sync_directory(self._run.directory)

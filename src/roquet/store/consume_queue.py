@@ -34,12 +34,12 @@ pack_entry_into: Final = _ENTRY.pack_into
 unpack_entries: Final = _ENTRY.iter_unpack
 BLANK: Final = pack_entry(0, BLANK_SIZE, 0)
 
-# How many bytes of a queue file are taken from the disk at once: a broker can have thousands
-# of queues, and most of them are short.
+# How many bytes of a queue file are allocated at once: a broker can have thousands of queues, and
+# most of them are short.
 RESERVE_STEP: Final = 1 << 16
 RESERVE_STEP_MAX: Final = 1 << 20
-# At most this many files at the end are looked at when a queue is loaded. The older ones were
-# whole when these began, and every entry is compared with its record again when it is read.
+# At most this many files at the end are checked when a queue is loaded. The older ones were
+# complete when these were created, and every entry is compared with its record when it is read.
 CHECKED_FILES: Final = 3
 
 # Past everything.
@@ -95,20 +95,20 @@ class ConsumeQueue(QueueCursor):
         self.topic = topic
         self.queue_id = queue_id
         self._synced_offset = 0
-        # What was dropped, and may be entered again, lies in the files up to here.
+        # Entries that were dropped, and may be entered again, lie in the files up to here.
         self._found_end = 0
-        # Whether anything else lies behind that.
+        # Whether anything else lies after that.
         self._is_damaged = False
         # The first offset that was written since the queue was loaded, or synced.
         self._written_from = _NOWHERE
         self._has_new_file = False
-        # Whether files were found that make no queue. They stay until the first `cut`.
+        # Whether the files found do not form a queue. They stay until the first `cut`.
         self._is_unusable = False
 
     # Writing
 
     def reserve(self, count: int = 1) -> None:
-        """Make sure that there is space for `count` entries. Raises OSError.
+        """Allocate space for `count` entries. Raises OSError.
 
         For one entry this is needed only if `position` has reached `reserved_position`.
         """
@@ -119,7 +119,7 @@ class ConsumeQueue(QueueCursor):
             self._add_file(files[-1].end if files else start)
         for file in self._run.files_between(start, end):
             size = min(end, file.end) - file.start
-            # As much again as there is: busy queues seldom ask, and others take little.
+            # As much again as there is: busy queues allocate seldom, and others take little.
             file.reserve(size, min(max(RESERVE_STEP, size), RESERVE_STEP_MAX))
         file_now = self._run.file_at(start)
         assert file_now is not None
@@ -136,8 +136,8 @@ class ConsumeQueue(QueueCursor):
     def append_many(self, entries: bytes) -> None:
         """Add packed entries, one after another.
 
-        Those that were dropped before and still lie there are left as they are. Raises OSError
-        after some of them, unless `reserve` was called for all.
+        Dropped ones that still lie there are not written again. Raises OSError after some of
+        them, unless `reserve` was called for all.
         """
         if self.max_offset < self._found_end:
             entries = self._pass_over_found(entries)
@@ -153,7 +153,7 @@ class ConsumeQueue(QueueCursor):
             entries = entries[len(fitting) :]
 
     def replace(self, offset: int, entry: QueueEntry) -> None:
-        """Write an entry again that is there but wrong."""
+        """Overwrite a wrong entry."""
         assert self.min_offset <= offset < self.max_offset
         file = self._run.file_at(offset * ENTRY_SIZE)
         assert file is not None
@@ -171,7 +171,7 @@ class ConsumeQueue(QueueCursor):
 
     def sync(self) -> None:
         """Return when the entries that were there before the call survive a power cut."""
-        # Both are read first: entries and files that are added from now on need another round.
+        # Both are read first: entries and files added from now on need another round.
         end = self.max_offset
         has_new_file, self._has_new_file = self._has_new_file, False
         if end == self._synced_offset and not has_new_file:
@@ -183,7 +183,7 @@ class ConsumeQueue(QueueCursor):
                 for each in (directory, directory.parent, directory.parent.parent):
                     self._disk.sync_directory(each)
         except OSError:
-            # It may be tried again, if only a descriptor was missing.
+            # It may be retried, if only a descriptor was missing.
             self._has_new_file |= has_new_file
             raise
         self._synced_offset = end
@@ -200,7 +200,7 @@ class ConsumeQueue(QueueCursor):
     def entries(self, offset: int, count: int) -> bytes:
         """Up to `count` entries from `offset` on, as `unpack_entries` reads them.
 
-        They end with their file; nothing comes back for an offset that is not there.
+        They end with their file; empty for an offset that does not exist.
         """
         count = min(count, self.max_offset - offset)
         start = offset * ENTRY_SIZE
@@ -214,7 +214,7 @@ class ConsumeQueue(QueueCursor):
         return self._entry_at(offset) if offset < self.max_offset else None
 
     def next_file_offset(self, offset: int) -> int:
-        """The first offset of the first file that begins after `offset`; else `max_offset`."""
+        """The first offset of the first file that starts after `offset`; else `max_offset`."""
         for file in self._run.files:
             if file.start > offset * ENTRY_SIZE:
                 return file.start // ENTRY_SIZE
@@ -224,7 +224,7 @@ class ConsumeQueue(QueueCursor):
         """Just past the last entry whose record ends at or before `physical_limit`."""
         high = self.max_offset
         step = 1
-        # The limit is near the end, so steps are taken from there, each twice as long.
+        # The limit is near the end, so the search steps back from there, doubling.
         while high > self.min_offset and self._is_behind(high - 1, physical_limit):
             high = max(high - step, self.min_offset)
             step *= 2
@@ -243,8 +243,8 @@ class ConsumeQueue(QueueCursor):
     def load(self, *, is_writable: bool = True) -> int | None:
         """Find the entries; drop them from the first one on that cannot be right.
 
-        Returns the physical offset from which the log has to be dispatched again to make
-        up for that, None if nothing was wrong.
+        Returns the physical offset from which the log has to be dispatched again to restore
+        them, None if nothing was wrong.
         """
         try:
             self._run.load(is_writable=is_writable)
@@ -268,7 +268,7 @@ class ConsumeQueue(QueueCursor):
         if self._is_damaged:
             # Of two entries in the wrong order either may be the wrong one.
             count = max(0, count - 1)
-        # What a killed process had written is there, but it may be in memory only.
+        # What a killed process had written may be in the memory of the kernel only.
         self._synced_offset = first.start // ENTRY_SIZE
         self._cut_to(self._synced_offset + count)
         self._found_end = self.max_offset
@@ -282,14 +282,14 @@ class ConsumeQueue(QueueCursor):
         return 0
 
     def cut(self, physical_limit: int) -> None:
-        """Drop the entries of records at and after `physical_limit`; see `settle`."""
+        """Drop the entries of records at and after `physical_limit`; see `wipe_dropped`."""
         if self._is_unusable:
             self.clear()
         last = self.entry(self.max_offset - 1)
         if last is not None and not last.is_blank and last.physical_offset < physical_limit:
             return
         for file in reversed(self._run.files):
-            # Files after the last entry are still there, see `settle`, but hold none.
+            # Files after the last entry still exist, see `wipe_dropped`, but hold none.
             size = min(max(0, self.max_offset * ENTRY_SIZE - file.start), file.size)
             count = count_before(file.peek(0, size), physical_limit) if size else 0
             if count:
@@ -300,17 +300,17 @@ class ConsumeQueue(QueueCursor):
             self._cut_to(self.min_offset)
 
     def drop_last(self) -> None:
-        """Drop the last entry; see `settle`."""
+        """Drop the last entry; see `wipe_dropped`."""
         self._cut_to(self.max_offset - 1)
 
     def dropped_entry(self) -> QueueEntry | None:
-        """What stood after the last entry, as long as `settle` has not wiped it out."""
+        """The entry after the last one, until `wipe_dropped`."""
         return self._entry_at(self.max_offset)
 
     def write_again(self, physical_limit: int) -> None:
-        """Have the next sync write the entries of all records that end behind the limit.
+        """Have the next sync write the entries of all records that end after the limit.
 
-        To the kernel they may be written, even if that failed; see `CommitLog.write_again`.
+        The kernel may count them as written, even if that failed; see `CommitLog.write_again`.
         """
         offset = self.offset_before(physical_limit)
         self._written_from = min(self._written_from, offset)
@@ -319,10 +319,10 @@ class ConsumeQueue(QueueCursor):
         for file in self._run.files_between(start, end):
             file.write_again(max(start - file.start, 0), min(end, file.end) - file.start)
 
-    def settle(self, *, is_rest_synced: bool) -> None:
-        """Wipe out what was dropped and did not come again.
+    def wipe_dropped(self, *, is_rest_synced: bool) -> None:
+        """Zero the entries that were dropped and not entered again.
 
-        Not done at once, because recovery enters most of it again, as it was. Everything that was
+        Not done at once, because recovery enters most of them again, unchanged. Everything that was
         written meanwhile has to be synced; the rest too, unless it is known to be.
         """
         if self._is_damaged or self.max_offset < self._found_end:
@@ -342,7 +342,7 @@ class ConsumeQueue(QueueCursor):
 
         Files in front of it are taken out of the queue; the caller removes them.
         """
-        # Most often it stays where it is, and to ask many queues takes its time.
+        # Most often it stays where it is, and a search in many queues takes long.
         if self._physical_offset_from(self.min_offset) < log_start:
             offsets = range(self.min_offset, self.max_offset)
             self.min_offset += bisect_left(offsets, log_start, key=self._physical_offset_from)
@@ -352,11 +352,10 @@ class ConsumeQueue(QueueCursor):
         return gone
 
     def let_go_of_idle(self, *, is_urgent: bool = False) -> list[MappedFile]:
-        """Take files out of use that nobody has used since the last call; the caller closes them.
+        """Release files that were not used since the last call; the caller closes them.
 
-        If it is urgent, also those that were used.
-        They are opened again when they are wanted. Only what is synced: if the kernel cannot write
-        the rest, it says so to those who have the file open.
+        If it is urgent, also those that were used. They are opened again on demand. Only synced
+        ones: if the kernel cannot write the rest, it reports that to open descriptors only.
         """
         end = self.max_offset * ENTRY_SIZE
         # Read once, as the thread that syncs moves it on.
@@ -385,7 +384,7 @@ class ConsumeQueue(QueueCursor):
         return files
 
     def clear(self) -> None:
-        """Remove everything, strange files too. Only while nobody else uses the queue."""
+        """Remove everything, unknown files too. Only while no other thread uses the queue."""
         self._is_unusable = False
         for file in self.detach():
             file.close()
@@ -395,7 +394,7 @@ class ConsumeQueue(QueueCursor):
                 self._disk.remove(directory / entry.name)
 
     def close_files(self) -> None:
-        """They are opened again when they are wanted. Only while nobody else uses the queue."""
+        """They are opened again on demand. Only while no other thread uses the queue."""
         self._leave_file()
         for file in self._run.files:
             file.close()
@@ -407,7 +406,7 @@ class ConsumeQueue(QueueCursor):
     # How it works
 
     def _begin(self, offset: int) -> None:
-        """Make the first file of a queue whose first entry is not the first of a file."""
+        """Create the first file of a queue whose first entry is not the first of a file."""
         self._add_file(offset * ENTRY_SIZE)
         file = self._run.files[0]
         blank_size = offset * ENTRY_SIZE - file.start
@@ -423,7 +422,7 @@ class ConsumeQueue(QueueCursor):
         try:
             _ = file.mapping
         except OSError:
-            # There are no descriptors left, and it could not be synced either.
+            # Without a descriptor it could not be synced either.
             file.remove()
             raise
         self._has_new_file = True
@@ -432,7 +431,7 @@ class ConsumeQueue(QueueCursor):
     def _write_to(self, file: MappedFile) -> None:
         if self.mapping is not file.mapping:
             self.mapping = file.mapping
-            # Most queues are short, and there may be thousands. What is full is read as a whole.
+            # Most queues are short, and there may be thousands. Full files are read as a whole.
             file.read_ahead(is_wanted=False)
             for full in self._run.files_between(file.start - 1, file.start):
                 full.read_ahead(is_wanted=True)
@@ -443,12 +442,12 @@ class ConsumeQueue(QueueCursor):
     def _cut_to(self, max_offset: int) -> None:
         self._found_end = max(self._found_end, self.max_offset)
         self.max_offset = max_offset
-        # What comes is written over what was dropped, and all of it has to be synced.
+        # New entries overwrite dropped ones, and all of them have to be synced.
         self._synced_offset = min(self._synced_offset, max_offset)
         self._leave_file()
 
     def _pass_over_found(self, entries: bytes) -> bytes:
-        """Enter those that lie where they belong already; the rest has to be written."""
+        """Enter those that are in place already; returns the rest, to be written."""
         while entries and self.max_offset < self._found_end:
             start = self.max_offset * ENTRY_SIZE
             file = self._run.file_at(start)
@@ -462,12 +461,12 @@ class ConsumeQueue(QueueCursor):
         return entries
 
     def _leave_file(self) -> None:
-        """The next entry has to find its file."""
+        """The next append looks for its file."""
         self.mapping = None
         self.position = self.reserved_position = 0
 
     def _entry_at(self, offset: int) -> QueueEntry | None:
-        """What lies where the entry of an offset belongs."""
+        """The bytes at the place of an offset, as an entry."""
         start = offset * ENTRY_SIZE
         file = self._run.file_at(start)
         if file is None:
@@ -493,7 +492,7 @@ class ConsumeQueue(QueueCursor):
 
     def _is_behind(self, offset: int, physical_limit: int) -> bool:
         entry = self.entry(offset)
-        # A blank says nothing, but it lies before the entries that are not readable yet.
+        # A blank has no place in the log, but precedes the entries that are not readable yet.
         return entry is not None and not entry.is_blank and entry.physical_end > physical_limit
 
     def _from_the_end(self) -> Iterator[QueueEntry]:
@@ -504,7 +503,7 @@ class ConsumeQueue(QueueCursor):
 
 
 def _entries_of(files: Sequence[MappedFile]) -> bytes:
-    """What is written in consecutive files.
+    """The entries of consecutive files.
 
     Most files are short, and there may be thousands: the zeros at the end are not read.
     """

@@ -1,7 +1,7 @@
-"""From a record to its entry in a queue: while recovering, and on a replica.
+"""From a record to its entry in a queue: for recovery, on a slave, and for repair.
 
-The append of a master has the queue in its hands already and asks only for the tags code.
-Keys are not handed on one by one: the key index follows the log on its own (`key_index.py`).
+The append of a master has the queue already and needs only the tags code. Keys are not dispatched:
+the key index reads the log on its own (`key_index.py`).
 """
 
 from collections.abc import Callable, Iterable
@@ -51,13 +51,13 @@ def value_of(properties: bytes, mark: bytes) -> bytes:
 
 
 def delay_level_of(properties: bytes) -> int:
-    """The level that a delayed message asks for; 0 if it asks for none."""
+    """The delay level of a message; 0 without one."""
     text = value_of(properties, _DELAY)
     return int(text) if text.isdigit() and len(text) <= _DELAY_DIGITS_MAX else 0
 
 
 def delivery_time_of(properties: bytes, store_timestamp: int, levels_ms: tuple[int, ...]) -> int:
-    """What a delayed message has in place of the tags code."""
+    """The code of a delayed message, in place of the tags code."""
     level = min(delay_level_of(properties), len(levels_ms))
     if level == 0:
         return tags_code_of(properties)
@@ -88,8 +88,8 @@ def _close(files: Iterable[MappedFile]) -> None:
 class Dispatcher:
     """Makes the queues agree with the records it is given, in the order of the log.
 
-    It is given all good records from `dispatched_from` on; the log begins at `log_start`. Files
-    of queues that begin again are left to `retire`: another thread may be syncing them.
+    It gets all good records from `dispatched_from` on; the log starts at `log_start`. Files of
+    queues that restart at offset 0 are passed to `retire`: another thread may be syncing them.
     """
 
     def __init__(
@@ -104,14 +104,14 @@ class Dispatcher:
     ) -> None:
         self._queues = queues
         self._deletions = deletions
-        # Asked for every run.
+        # Tested for every run.
         self._has_deletions = bool(deletions)
         self._delay_levels_ms = delay_levels_ms
         self._log_start = log_start
         self._dispatched_from = dispatched_from
         self._retire = retire
-        # Records that no queue can take, because their own members contradict the log; in the
-        # order in which that was noticed.
+        # Records that fit no queue, because their own members contradict the log; in the order in
+        # which they were found.
         self.misfits: list[int] = []
 
     def dispatch_all(self, stretch: Stretch) -> None:
@@ -137,7 +137,7 @@ class Dispatcher:
         self._dispatch_unfit(QueueRun(record.topic, record.queue_id, record.queue_offset, entry))
 
     def _dispatch_unfit(self, run: QueueRun) -> None:
-        """A run whose first messages may be deleted, or not the ones that their queue expects."""
+        """A run whose first messages may be deleted, or not those that the queue expects."""
         deleted_end = self._deletions.end_of(run.topic, run.queue_id)
         for number, (physical_offset, _, _) in enumerate(unpack_entries(run.entries)):
             if physical_offset < deleted_end:
@@ -158,7 +158,7 @@ class Dispatcher:
         except BadMessage:
             return None
         if queue_offset == 0 and queue.max_offset > 0:
-            # Apache deleted the topic and made it again: what it had before is no longer its own.
+            # Apache deleted the topic and created it again: its earlier messages are not its own.
             self._retire(self._queues.remove(queue))
             queue = self._queues.find_or_add(run.topic, run.queue_id)
         elif queue_offset > queue.max_offset and self._is_gap(queue, queue_offset, physical_offset):
@@ -171,6 +171,6 @@ class Dispatcher:
         known_from = max(last_end, self._log_start)
         if known_from < self._dispatched_from:
             raise EntriesMissing(known_from)
-        # They had to lie somewhere. This keeps a damaged offset from filling the disk.
+        # They took space in the log. This keeps a damaged offset from filling the disk.
         missing = queue_offset - queue.max_offset
         return missing * RECORD_SIZE_MIN <= physical_offset - last_end

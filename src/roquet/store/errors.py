@@ -1,18 +1,18 @@
-"""What can go wrong with files.
+"""Errors of a store.
 
 RoquetError
 └── StoreError
     ├── StoreInUse         another process owns the directory
-    ├── BadStoreDirectory  the files are not what the configuration says; nothing was changed
+    ├── BadStoreDirectory  the files do not fit the configuration; nothing was changed
     │   └── SeveralStores  the directory holds directories of several brokers
-    ├── FileGone           a file of a snapshot is not there any more
+    ├── FileGone           a file of a snapshot was removed
     ├── UnreadableTopic    its messages cannot be found in the log by topic
     ├── StoreUnavailable   costs the request; reading goes on
-    │   ├── DiskFull       passes by itself when there is space again
-    │   ├── TooManyFiles   passes by itself when files of queues are closed
-    │   ├── SyncFailed     for good: nothing may be acknowledged any more
+    │   ├── DiskFull       passes when there is space again
+    │   ├── TooManyFiles   passes when files of queues are closed
+    │   ├── SyncFailed     permanent: nothing may be acknowledged any more
     │   ├── NotMaster      the store is that of a slave: its master accepts messages
-    │   └── StoreClosed    for good
+    │   └── StoreClosed    permanent
     ├── ReplicaMismatch    bytes that do not continue the log of a slave
     └── BadRecord          a record is damaged; it is never handed out
 
@@ -31,7 +31,7 @@ from roquet.process_limits import shortage_remedy
 
 
 class StoreError(RoquetError):
-    """Something about the files of a store."""
+    """Base of the errors of a store."""
 
 
 class StoreInUse(StoreError):
@@ -43,7 +43,7 @@ class StoreInUse(StoreError):
 
 
 class BadStoreDirectory(StoreError):
-    """The files are not what the configuration says."""
+    """The files do not fit the configuration."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -52,16 +52,16 @@ class BadStoreDirectory(StoreError):
 
 
 class SeveralStores(BadStoreDirectory):
-    """There are several stores below a directory, and nothing says which one is meant."""
+    """There are several stores below a directory, and it is not clear which one is meant."""
 
     def __init__(self, path: Path, stores: Sequence[Path]) -> None:
         listed = ", ".join(str(each) for each in stores)
-        super().__init__(path, f"there are several stores below it, name one of them: {listed}")
+        super().__init__(path, f"several stores below this directory, name one of them: {listed}")
         self.stores = tuple(stores)
 
 
 class FileGone(StoreError):
-    """A file that a snapshot names cannot be opened any more."""
+    """A file of a snapshot cannot be opened any more."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -69,14 +69,14 @@ class FileGone(StoreError):
 
     def __str__(self) -> str:
         return (
-            f"{self.path} was removed after the snapshot was taken, or is not seen from this host. "
-            "A broker removes old files (fileReservedTime): take a new snapshot, of what is left, "
-            "or have the broker keep files for longer than it takes to read them"
+            f"{self.path} was removed after the snapshot was taken, or is not visible here. "
+            "A broker removes expired files (fileReservedTime): take a new snapshot, or have the "
+            "broker keep files for longer than it takes to read them"
         )
 
 
 class UnreadableTopic(StoreError):
-    """The queues of a topic are of a kind that does not say which records are its messages."""
+    """The queues of a topic are of a kind that does not tell which records are its messages."""
 
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(f"topic {topic} cannot be read from files: {reason}")
@@ -89,7 +89,7 @@ class StoreUnavailable(StoreError):
 
 
 class DiskFull(StoreUnavailable):
-    """There is no space for more; appends go on by themselves when there is."""
+    """There is no space left; appends resume when there is."""
 
 
 class TooManyFiles(StoreUnavailable):
@@ -97,10 +97,10 @@ class TooManyFiles(StoreUnavailable):
 
 
 class SyncFailed(StoreUnavailable):
-    """The disk did not take what it was given.
+    """A sync failed.
 
     The kernel reports this once and may have dropped the data, so a later sync that succeeds
-    proves nothing. The process should end; recovery finds out what is really there.
+    proves nothing. The process should end; recovery finds out what is on disk.
     """
 
 
@@ -117,7 +117,7 @@ class StoreClosed(StoreUnavailable):
 
 
 def refusal_of(error: OSError) -> StoreUnavailable:
-    """What to tell the one who wanted to write."""
+    """The error for an append that failed so."""
     remedy = shortage_remedy(error)
     if remedy is not None:
         return TooManyFiles(f"too many files are open: {error.strerror}; try again, or {remedy}")

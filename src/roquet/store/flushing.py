@@ -1,8 +1,8 @@
-"""The thread that brings everything to disk, and releases all who wait for that at once.
+"""The thread that syncs everything, and the listener that it notifies.
 
 Sync flush: every append wakes the thread. While it syncs, more appends arrive, and the next
 round covers all of them. Async flush: rounds come by the clock. Queues, index and checkpoint
-are synced now and then in either mode; they can be made again from the log.
+are synced at intervals in either mode; they can be rebuilt from the log.
 """
 
 from collections import deque
@@ -28,21 +28,27 @@ _MEMORY_INTERVAL_S: Final = 1.0
 
 
 class StoreListener(Protocol):
+    """Notified by the store.
+
+    `flushed`, `flush_postponed` and `flush_failed` are called by the flushing thread, `damaged` by
+    the caller of the store. They must return quickly and raise nothing.
+    """
+
     def flushed(self, end: int) -> None:
         """All records before the physical offset `end` survive a power cut."""
 
     def flush_postponed(self, reason: str) -> None:
-        """A round of syncs could not begin, or go on; the next one tries again. Said once."""
+        """A round of syncs failed to start or continue; the next one retries. Called once."""
 
     def flush_failed(self, error: SyncFailed) -> None:
         """Nothing appended since the last `flushed` may be acknowledged, now or later."""
 
     def damaged(self, damage: Damage) -> None:
-        """Something was found damaged while reading, and was not handed out."""
+        """Damage was found by a read, and not returned to the reader."""
 
 
 class NoListener:
-    """For owners who do not want to know."""
+    """Ignores everything."""
 
     def flushed(self, end: int) -> None:
         pass
@@ -59,7 +65,7 @@ class NoListener:
 
 @final
 class Flusher:
-    """Its rounds run in its own thread or, as long as that is not started, in the caller's."""
+    """Its rounds run in its own thread or, before that is started, in the caller's."""
 
     def __init__(
         self,
@@ -105,9 +111,9 @@ class Flusher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the thread end; what it has not synced is left to `flush`.
+        """Stop the thread; what it has not synced is left to `flush`.
 
-        Raises SyncFailed when the disk does not answer.
+        Raises SyncFailed when the disk does not respond.
         """
         if self._thread is None:
             return
@@ -115,22 +121,22 @@ class Flusher:
         self._is_wanted.set()
         self._thread.join(_STOP_TIMEOUT_S)
         if self._thread.is_alive():
-            raise SyncFailed(f"a sync has not ended after {_STOP_TIMEOUT_S:.0f} seconds")
+            raise SyncFailed(f"a sync did not end within {_STOP_TIMEOUT_S:.0f} seconds")
         self._thread = None
 
     def want(self) -> None:
         """Have the log synced soon."""
-        # Asking costs a tenth of setting.
+        # Testing costs a tenth of setting.
         if not self._is_wanted.is_set():
             self._is_wanted.set()
 
     def want_queues(self) -> None:
-        """Have queues synced soon, and not only when it is time: those that are can be closed."""
+        """Have queues synced soon, before they are due: synced ones can be closed."""
         self._are_queues_wanted = True
         self._is_wanted.set()
 
     def retire(self, files: Iterable[MappedFile]) -> None:
-        """Close files as soon as nobody can be syncing them."""
+        """Close files as soon as they cannot be in the middle of a sync."""
         self._retired.extend(files)
 
     def close_retired(self) -> None:
@@ -145,10 +151,10 @@ class Flusher:
         if self.failure is not None:
             raise self.failure
         if self._is_postponed:
-            raise SyncFailed("there are no descriptors left for what has to be synced")
+            raise SyncFailed("no file descriptors left to sync everything")
 
     def tick(self) -> None:
-        """What the thread does once. Only without the thread; failures are told, not raised."""
+        """One round. Only without the thread; failures go to the listener and are not raised."""
         if self.failure is None:
             self._round(self._sync_what_is_due)
 
@@ -159,9 +165,9 @@ class Flusher:
                 self._is_wanted.wait(interval_s)
                 self._round(self._sync_what_is_due)
         finally:
-            # A bug of ours ends the thread, too, and then nothing will ever be safe again.
+            # A bug ends the thread, too, and then nothing would ever be synced again.
             if self.failure is None and not self._is_stopping:
-                self._fail("the thread that flushes has ended")
+                self._fail("the flushing thread has ended")
 
     def _round(self, sync: Callable[[], None]) -> None:
         try:
@@ -170,12 +176,12 @@ class Flusher:
             self._is_postponed = False
         except OSError as error:
             if is_short_of_descriptors(error):
-                # A file could not be opened: no sync has failed, and nobody was told of one.
+                # A file could not be opened: no sync has failed, and none was reported.
                 self._postpone(str(error))
                 return
             # After a failed sync the kernel may drop what it could not write, so a retry that
-            # succeeds proves nothing. Nobody who waits may be told "stored", now or later.
-            self._fail(f"the disk did not take what was written: {error}")
+            # succeeds proves nothing. Waiting sends must not be acknowledged, now or later.
+            self._fail(f"a sync failed: {error}")
 
     def _postpone(self, reason: str) -> None:
         # A checkpoint is due with the next round, and not a minute later.
@@ -216,7 +222,7 @@ class Flusher:
         return waiting >= self._config.flush_pages_min * PAGE_SIZE or (is_old and waiting > 0)
 
     def _sync_log(self) -> None:
-        # Cleared first: whoever asks from now on is served by the next round.
+        # Cleared first: appends from now on are covered by the next round.
         self._is_wanted.clear()
         self._log_synced_at = self._clock.monotonic_s()
         has_news = self._log.end > self._log.synced_end
@@ -227,13 +233,13 @@ class Flusher:
         self._checkpoints.note_durable(end)
 
     def _sync_caches(self) -> None:
-        """Queues, index and, when they are safe, the checkpoint that says so."""
-        # Read before the sync: the checkpoint must not speak of what came during it.
+        """Queues, index and, when they are synced, the checkpoint that records it."""
+        # Read before the sync: the checkpoint must not cover what came during it.
         timestamp = self._log.last_store_timestamp
         for queue in self._queues:
             queue.sync()
             queue.give_back_memory()
-            # Others may wait for the descriptors.
+            # The descriptors may be needed elsewhere.
             self.close_retired()
             if self._is_wanted.is_set():
                 # There may be thousands of queues, and an append is waiting.

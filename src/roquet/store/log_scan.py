@@ -1,10 +1,10 @@
-"""Walking the records of a commit log file, each one checked before it is believed.
+"""Scans the records of a commit log file, each one checked.
 
 A record is good when its sizes add up, its own physical offset is the place where it lies,
 and its checksum (or, if it carries none, the CRC of its body) is right. Where all records were
-written with checksums, one without is damaged. How a record is laid out is said in
-`messages/record.py`; `record_scan.pyx` is a second reader of the common case, because recovery and
-the key index read millions of them and want few of their members.
+written with checksums, one without is damaged. `messages/record.py` draws the layout of a record;
+`record_scan.pyx` is a second reader of the common case, because recovery and the key index read
+millions of records and need few of their members.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,13 +33,13 @@ from roquet.store.record_scan import scan_heads, scan_places, scan_runs
 RECORD_SIZE_MIN: Final = LAYOUTS[0].size + 3
 BLANK_SIZE_MIN: Final = 8
 
-# This many bytes are checked before the first of their records is handed out.
+# This many bytes are checked before the first of their records is yielded.
 _HEADS_SIZE: Final = 1 << 16
 _STRETCH_SIZE: Final = 1 << 20
 _unpack_blank = Struct(">ii").unpack_from
 CHECKSUM_MARK: Final = b"__CRC32#\x01"
 _CHECKSUM_TAIL_SIZE: Final = CHECKSUM_SIZE - len(CHECKSUM_MARK)
-# What both kinds of magic begin with.
+# The common start of both magics.
 _MAGIC_PREFIX: Final = MAGIC_V1.to_bytes(4, signed=True)[:3]
 _MAGIC_POSITION: Final = 4
 # A disk writes a sector as a whole or not at all.
@@ -52,7 +52,7 @@ NO_END: Final = 2**63 - 1
 
 @final
 class LogRecord(msgspec.Struct, gc=False):
-    """What dispatch wants to know of a record."""
+    """The fields of a record that dispatch needs."""
 
     physical_offset: int
     size: int
@@ -74,7 +74,7 @@ class QueueRun(msgspec.Struct, frozen=True):
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """Good records one after another, as queues want them.
+    """Consecutive good records, as entries of their queues.
 
     The runs of one queue come in the order of the log. Records that are delayed or of a rare kind
     are in no run, and no run is of their queue.
@@ -90,7 +90,7 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 class RecordPlaces(msgspec.Struct, frozen=True):
-    """Where good records begin that lie one after another, and where the last of them ends."""
+    """Where consecutive good records start, and where the last of them ends."""
 
     physical_offsets: list[int]
     end: int
@@ -104,7 +104,13 @@ class ChecksumPart(msgspec.Struct, frozen=True):
 
 
 class ChecksummedRanges(msgspec.Struct, frozen=True):
-    """Picklable. Ranges of physical offsets, each from a start to before an end, ascending."""
+    """Which ranges of the log were written with checksums: there, a missing one is damage.
+
+    A record without a checksum is as good as one with it: Apache 4.9 writes none, 5.x only if
+    configured, and a store may have belonged to both. But garbage over a checksum looks the same.
+    `checksum_notes.py` records where our own records lie. Picklable; the ranges ascend, each from a
+    start to before an end.
+    """
 
     ranges: tuple[tuple[int, int], ...] = ()
 
@@ -226,7 +232,7 @@ def _check_rest(file: MappedFile, position: int, end: int) -> None:
 
 
 def _lacks_checksum(properties: bytes) -> bool:
-    """Whether a record has no checksum though there was room for one: our broker makes it."""
+    """Whether a record has no checksum though there was room for one, which our broker uses."""
     ending = (b"\x02" + properties)[-CHECKSUM_SIZE - 1 :]
     return (
         not ending.startswith(b"\x02" + CHECKSUM_MARK)
@@ -237,9 +243,9 @@ def _lacks_checksum(properties: bytes) -> bool:
 def _has_lost_checksum(mapping: mmap, position: int, end: int, properties: bytes) -> bool:
     """Whether a record that seems to have no checksum is one that had one.
 
-    Damage in its name, or in what sets it apart from the property before it, must not turn it
-    into a property like any other. And its digits may never have been written: because the
-    writer was killed, or because the sector in which they lay was lost.
+    Damage in its name, or in the separator before it, must not turn it into a property like any
+    other. And its digits may never have been written: because the writer was killed, or because
+    their sector was lost.
     """
     if properties[-CHECKSUM_SIZE:].startswith(CHECKSUM_MARK):
         return properties[:-CHECKSUM_SIZE][-1:] not in (b"", b"\x02")
@@ -268,7 +274,7 @@ def read_log_record(
     base: int,
     must_have_checksum: bool = False,
 ) -> LogRecord:
-    """The record at byte `position` of a file that begins at `base`. Raises BadRecord."""
+    """The record at byte `position` of a file that starts at `base`. Raises BadRecord."""
     physical_offset = base + position
     try:
         head = peek_record(mapping, position)

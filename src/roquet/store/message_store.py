@@ -1,8 +1,8 @@
-"""A store as its one owner, the broker, sees it: append, read, look up, clean.
+"""A store as its one owner, the broker, uses it: append, read, look up, clean.
 
-Everything here is a plain call of one thread and returns at once; only files are made now
-and then. Durability comes later, from the thread that flushes: `StoreListener.flushed` says
-how far. See `Flusher` for what that thread does, `recover` for what happens at opening.
+All calls come from one thread and return at once; only now and then a file is created. Durability
+comes later, from the flushing thread: `StoreListener.flushed` reports how far. See `Flusher` for
+what that thread does, `recover` for what happens at opening.
 """
 
 from collections.abc import Iterator
@@ -45,18 +45,18 @@ from roquet.store.reading.queue_reading import (
     offset_by_time,
     store_time_of,
 )
-from roquet.store.recovery.opening import StoreParts, bring_into_order
+from roquet.store.recovery.opening import StoreParts, recover_store
 from roquet.store.recovery.recovery import RecoveryReport
 from roquet.store.replica_log import ReplicaLog
 from roquet.store.store_lock import StoreLock
 
-# This many entries of a queue are taken at once.
+# This many entries of a queue are read at once.
 _RECORD_COUNT: Final = 256
 
 
 @final
 class MessageStore:
-    """Made by `open`; used by one thread; closed by `close`, or not at all: a crash is fine."""
+    """Created by `open`; used by one thread; closed by `close`, or not at all: a crash is fine."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class MessageStore:
         # Bound methods, so that no message pays for one more call.
         self.append: Final = appends.append
         self.append_batch: Final = appends.append_batch
-        # For those that know in advance that there is nothing to decide.
+        # The fast paths, for callers that know in advance that there is nothing to decide.
         self.fast_appends = FastAppends(
             self._log,
             self._queues.by_key,
@@ -122,7 +122,7 @@ class MessageStore:
         self.fast_reads = FastReads(self._log, self._queues.by_key, is_sync=self._is_sync)
         self.fast_reads.obey(config)
         self.recovery: RecoveryReport | None = None
-        self._copy: ReplicaLog | None = None
+        self._replica_log: ReplicaLog | None = None
 
     @classmethod
     def open(
@@ -134,9 +134,9 @@ class MessageStore:
         *,
         cut_end: int = NO_END,
     ) -> Self:
-        """Take the directory and bring it into order.
+        """Lock the directory and recover it.
 
-        What the log has behind `cut_end`, where a record ends, is cut off and kept aside.
+        What the log has after `cut_end`, where a record ends, is cut off and backed up.
 
         Raises StoreInUse, BadStoreDirectory, BadStateFile, or StoreUnavailable for an error of
         the disk.
@@ -154,21 +154,21 @@ class MessageStore:
         return store
 
     def start(self) -> None:
-        """Start the thread that flushes. Without it, `flush` has to be called."""
+        """Start the flushing thread. Without it, `flush` has to be called."""
         self._flusher.start()
 
     def close(self) -> None:
-        """Bring everything to disk and leave the directory in order for the next owner.
+        """Sync everything and mark the directory as cleanly closed.
 
-        Raises SyncFailed; then the next owner will recover as after a crash.
+        Raises SyncFailed; then the next owner recovers as after a crash.
         """
         if self._admission.is_closed:
             return
         self._flusher.stop()
         self._admission.close()
         try:
-            if self._copy is not None:
-                # Half a record would be taken for damage by the next owner.
+            if self._replica_log is not None:
+                # An incomplete record would be damage to the next owner.
                 self._log.cut(self._log.end)
             if self._index is not None and self._index.is_following:
                 self._index.file_unfiled(self._log)
@@ -178,24 +178,24 @@ class MessageStore:
             self._release()
 
     def flush(self) -> None:
-        """Bring everything to disk now. Only without the thread. Raises SyncFailed."""
+        """Sync everything now. Only without the thread. Raises SyncFailed."""
         self._flusher.flush()
 
     def sync_soon(self) -> None:
-        """Have the thread bring the log to disk now, whatever the interval is."""
+        """Have the thread sync the log now, whatever the interval is."""
         self._flusher.want()
 
-    # Following another store
+    # As a slave
 
     def follow(self) -> ReplicaLog:
-        """Take no messages any more, only the log of another store: this one becomes its copy.
+        """Become the store of a slave: accept the log of the master, and no messages.
 
         Raises StateNotSaved.
         """
         self._admission.refuse_as_slave()
-        # That log may come from a broker that makes no checksums.
+        # That log may come from a broker that writes no checksums.
         self._checksum_notes.go_on(self._log, with_checksums=False)
-        # Everything that the log has is in the queues since it was opened.
+        # Everything in the log was dispatched to the queues at opening.
         dispatcher = Dispatcher(
             self._queues,
             self._deletions,
@@ -204,30 +204,31 @@ class MessageStore:
             dispatched_from=self._log.start,
             retire=self._flusher.retire,
         )
-        self._copy = ReplicaLog(
+        self._replica_log = ReplicaLog(
             self._log, dispatcher, self._index, self._flusher, is_sync=self._is_sync
         )
-        return self._copy
+        return self._replica_log
 
     def pause(self) -> None:
-        """Take no messages, so that the log stays as it is until `go_on`."""
+        """Accept no messages, so that the log stays as it is until `go_on`."""
         self._admission.refuse_as_slave()
 
     def go_on(self) -> None:
         self._admission.accept_messages()
 
     def lead(self) -> None:
-        """Take messages again, where the copy has come to. Raises StateNotSaved, StoreUnavailable.
+        """Become the store of a master: accept messages after the last complete record.
 
-        The thread that flushes stands still meanwhile. Raises SyncFailed if it does not stop.
+        The flushing thread is stopped meanwhile. Raises StateNotSaved, StoreUnavailable, or
+        SyncFailed if that thread does not stop.
         """
         is_flushed_by_thread = self._flusher.is_running
         self._flusher.stop()
-        # Half a record would be taken for damage.
+        # An incomplete record would be damage.
         self._log.cut(self._log.end)
         self._log.resume()
         self._checksum_notes.go_on(self._log, with_checksums=self._config.write_checksums)
-        self._copy = None
+        self._replica_log = None
         self._admission.accept_messages()
         if is_flushed_by_thread:
             self._flusher.start()
@@ -235,7 +236,7 @@ class MessageStore:
     # Reading
 
     def read(self, topic: str, queue_id: int, offset: int, limits: QueueReadLimits) -> ReadResult:
-        """Messages of one queue; what is wrong with them or with the offset is said by the status.
+        """Messages of one queue; the status names a problem with them or with the offset.
 
         Raises OSError when a file cannot be opened.
         """
@@ -245,12 +246,12 @@ class MessageStore:
         return self._reader.read(queue, offset, self._max_offset(queue), limits)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """The first offset that can be read; 0 for a queue that is not there."""
+        """The first offset that can be read; 0 for a queue that does not exist."""
         queue = self._queues.find(topic.encode(), queue_id)
         return 0 if queue is None else queue.min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Just past the last offset that can be read; 0 for a queue that is not there."""
+        """Just past the last offset that can be read; 0 for a queue that does not exist."""
         queue = self._queues.find(topic.encode(), queue_id)
         return 0 if queue is None else self._max_offset(queue)
 
@@ -284,10 +285,10 @@ class MessageStore:
         return [QueueEntry(*entry) for entry in unpack_entries(queue.entries(offset, count))]
 
     def record_at(self, physical_offset: int) -> bytes:
-        """The record that lies exactly there, checked. Raises BadRecord."""
+        """The record at exactly this offset, checked. Raises BadRecord."""
         record = self._log.record_at(physical_offset)
         if physical_offset + record.size > self.readable_end:
-            raise BadRecord(physical_offset, "not in the log yet")
+            raise BadRecord(physical_offset, "not readable yet")
         found = self._log.bytes_at(physical_offset, record.size)
         assert found is not None
         return found
@@ -295,7 +296,7 @@ class MessageStore:
     def query(self, topic: str, key: str, count_max: int, begin: int, end: int) -> QueryResult:
         """The newest messages with a key, stored between two times, in the order of the log.
 
-        Raises StoreUnavailable when keys that were not filed yet cannot be filed now.
+        Raises StoreUnavailable when keys that are not indexed yet cannot be indexed now.
         """
         if self._index is None:
             return QueryResult([], 0, 0)
@@ -306,8 +307,8 @@ class MessageStore:
     def records(self, topic: str, queue_id: int, offset: int) -> Iterator[tuple[int, bytes]]:
         """Each record of a queue from `offset` on, with its physical offset.
 
-        For what the broker itself keeps in the log: also what nobody else may read yet. Records
-        that are damaged, or gone, are left out.
+        For what the broker itself keeps in the log, including what consumers may not read yet.
+        Records that are damaged, or gone, are skipped.
         """
         queue = self._queues.find(topic.encode(), queue_id)
         while queue is not None and offset < queue.max_offset:
@@ -337,7 +338,7 @@ class MessageStore:
 
     @property
     def queue_file_count(self) -> int:
-        """How many files all queues have together, open or not."""
+        """How many files all queues have, open or not."""
         return sum(len(queue.files) for queue in self._queues)
 
     @property
@@ -346,11 +347,11 @@ class MessageStore:
 
     @property
     def refusal(self) -> StoreUnavailable | None:
-        """Why messages are not taken now; None if they are."""
+        """Why messages are refused now; None if they are accepted."""
         return self._admission.refusal
 
     def check(self) -> None:
-        """Raises StoreUnavailable if messages are not taken now."""
+        """Raises StoreUnavailable if messages are refused now."""
         self._admission.check()
 
     @property
@@ -364,33 +365,33 @@ class MessageStore:
 
     @property
     def synced_end(self) -> int:
-        """What lies before it in the log survives a power cut."""
+        """Records before it survive a power cut."""
         return self._log.synced_end
 
     @property
     def stored_end(self) -> int:
-        """What lies before it in the log counts as stored: with sync flush, only what is safe."""
+        """Records before it count as stored: with sync flush, only those that are synced."""
         return self._log.synced_end if self._is_sync else self._log.end
 
     @property
     def readable_end(self) -> int:
-        """What lies before it in the log may be read."""
+        """Records before it may be read."""
         return min(self.stored_end, self._log.confirmed_end)
 
     def hold_back(self, end: int) -> None:
-        """Let nobody read what lies behind it in the log, until the next call."""
+        """Hide what lies after this offset from readers, until the next call."""
         self._log.confirmed_end = end
 
     def log_view(self, physical_offset: int, size_max: int) -> memoryview:
         """See `CommitLog.view_at`."""
         return self._log.view_at(physical_offset, size_max)
 
-    # Upkeep
+    # Maintenance
 
     def file_keys(self, count_max: int = BACKLOG_COUNT) -> bool:
-        """File keys that were only noted down; whether the index knows all messages now.
+        """Index keys whose messages were only noted; whether the index has all messages now.
 
-        To be called every now and then: costs a microsecond a message. Raises StoreUnavailable.
+        To be called regularly: takes a microsecond a message. Raises StoreUnavailable.
         """
         if self._index is None:
             return True
@@ -400,16 +401,16 @@ class MessageStore:
             raise refusal_of(error) from error
 
     def obey(self, config: StoreConfig) -> None:
-        """Take other limits of reading and cleaning; the rest is fixed when a store is opened."""
+        """Apply other limits of reading and cleaning; the rest is fixed at opening."""
         self._reader.obey(config)
         self.fast_reads.obey(config)
         self._cleaner.obey(config)
 
     def clean(self, *, is_requested: bool = False) -> CleanReport:
-        """Remove files that are old enough, or in the way; refuse messages on a full disk.
+        """Remove expired files, or more under disk pressure; refuse messages on a full disk.
 
-        To be called every ten seconds or so. What can go wrong with the disk is raised as
-        StoreUnavailable; that descriptors are scarce is reported, and the next call tries again.
+        To be called every ten seconds or so. Raises StoreUnavailable for errors of the disk; a
+        lack of descriptors is reported, and the next call tries again.
         """
         try:
             report = self._cleaner.clean(is_requested=is_requested)
@@ -422,9 +423,9 @@ class MessageStore:
         return report
 
     def scrub(self, size_max: int) -> ScrubReport:
-        """Check some more of the log; see `Scrubber`. To be called when there is time.
+        """Check some more of the log; see `Scrubber`. To be called when idle.
 
-        Raises StoreUnavailable when a file cannot be opened; the next call goes on there.
+        Raises StoreUnavailable when a file cannot be opened; the next call resumes there.
         """
         try:
             return self._scrubber.step(size_max)
@@ -436,16 +437,15 @@ class MessageStore:
         self._cleaner.relieve()
 
     def delete_topic(self, topic: str, before: int | None = None) -> None:
-        """Forget the queues of a topic. Its messages stay in the log until they expire.
+        """Delete the queues of a topic. Its messages stay in the log until they expire.
 
-        With `before`, the topic was deleted at that physical offset: what the log has of it behind
-        that is of another topic with its name. Raises StateNotSaved when that cannot be made sure
-        of; then nothing has changed.
+        With `before`, the topic was deleted at that physical offset: later messages belong to a new
+        topic of the same name. Raises StateNotSaved; then nothing has changed.
         """
         self._queue_deletion.delete_topic(topic.encode(), before)
 
     def delete_expired_queues(self) -> list[tuple[str, int]]:
-        """Forget queues whose messages have all expired; their topics and ids."""
+        """Delete queues whose messages have all expired; their topics and ids."""
         return self._queue_deletion.delete_expired()
 
     # How it works
@@ -462,7 +462,7 @@ class MessageStore:
             checksum_notes=self._checksum_notes,
             index=self._index,
         )
-        self.recovery = bring_into_order(parts, cut_end)
+        self.recovery = recover_store(parts, cut_end)
 
     def _release(self) -> None:
         self._flusher.close_retired()
@@ -474,7 +474,7 @@ class MessageStore:
         self._lock.release()
 
     def _log_bytes(self, physical_offset: int, size: int) -> bytes | None:
-        """None unless a good record of that size lies there."""
+        """None unless there is a good record of that size."""
         try:
             is_good = self._log.record_at(physical_offset).size == size
         except BadRecord:

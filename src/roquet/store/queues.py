@@ -12,7 +12,7 @@ from roquet.store.files.mapped_file import MappedFile
 
 
 def queues_on_disk(disk: Disk, layout: StoreLayout) -> Iterator[tuple[bytes, int]]:
-    """Topic and id of every queue that has a directory; whatever else lies there is left alone."""
+    """Topic and id of every queue that has a directory; other files are ignored."""
     for topic in disk.entries(layout.queues):
         name = os.fsencode(topic.name)
         if topic.is_directory and is_directory_name(name):
@@ -35,7 +35,7 @@ class ConsumeQueues:
         self._disk = disk
         self._layout = layout
         self._file_size = file_size
-        # Open to the append, which looks up a queue for every message.
+        # Public for the append, which looks up a queue for every message.
         self.by_key: dict[tuple[bytes, int], ConsumeQueue] = {}
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -50,7 +50,7 @@ class ConsumeQueues:
         queue = self.by_key.get((topic, queue_id))
         if queue is None:
             if not is_directory_name(topic) or queue_id < 0:
-                raise BadMessage(f"there can be no queue {queue_id} of topic {topic!r}")
+                raise BadMessage(f"invalid queue {queue_id} of topic {topic!r}")
             queue = self.by_key[topic, queue_id] = self._make(topic, queue_id)
         return queue
 
@@ -67,7 +67,7 @@ class ConsumeQueues:
     def load(self, look_at: Callable[[ConsumeQueue], None] = _look_at_nothing) -> int | None:
         """Find all queues; from where the log has to be dispatched again, if at all.
 
-        `look_at` is given each sound one while its files are open.
+        `look_at` is called with each sound one while its files are open.
         """
         suspect_from: int | None = None
         for topic, queue_id in queues_on_disk(self._disk, self._layout):
@@ -79,11 +79,11 @@ class ConsumeQueues:
                 suspect_from = found if suspect_from is None else min(suspect_from, found)
             # There may be more queues than a process can have files open.
             queue.close_files()
-        # Without a single queue everything has to come from the log.
+        # Without a single queue everything is dispatched from the log.
         return suspect_from if self.by_key else 0
 
     def close_files(self, keys: Iterable[tuple[bytes, int]]) -> None:
-        """Of these queues, once what was written is synced. Only while nobody else uses them."""
+        """Of these queues, after a sync. Only while no other thread uses them."""
         for key in keys:
             queue = self.by_key.get(key)
             if queue is not None:
@@ -92,7 +92,7 @@ class ConsumeQueues:
                 queue.close_files()
 
     def remove(self, queue: ConsumeQueue) -> list[MappedFile]:
-        """Forget a queue and its names; the files are handed over to be closed."""
+        """Remove a queue and unlink its files; the caller closes them."""
         del self.by_key[queue.topic, queue.queue_id]
         files = queue.detach()
         for file in files:

@@ -107,7 +107,7 @@ class ReplicaLog:
     def _append(self, parts: Sequence[memoryview]) -> None:
         """All of one file."""
         if parts:
-            self._log.copy(self.received_end, parts)
+            self._log.write_received(self.received_end, parts)
             self.received_end += sum(map(len, parts))
 
     def _start_at(self, physical_offset: int) -> None:

@@ -1,7 +1,7 @@
-"""Who owns a store directory, and whether its last owner left it in order.
+"""The lock of a store directory, and whether its last owner closed it.
 
-`lock` is locked by the owner while it lives. `abort` exists while the store is open: whoever
-finds it there knows that the one before did not close it.
+`lock` is locked by the owner while its process runs. `abort` exists while the store is open: an
+owner that finds it knows that the one before did not close the store.
 """
 
 from typing import Final, final
@@ -10,33 +10,33 @@ from roquet.disk import Disk, make_safe_directory
 from roquet.store.errors import StoreInUse
 from roquet.store.files.layout import StoreLayout
 
-# As many letters as Apache writes there, and nobody reads.
+# As many bytes as Apache writes there, which it never reads.
 _OUR_CONTENT: Final = b"ours"
 
 
 @final
 class StoreLock:
-    """Taken by making one. Raises StoreInUse, or OSError."""
+    """Locked by the constructor. Raises StoreInUse, or OSError."""
 
     def __init__(self, disk: Disk, layout: StoreLayout) -> None:
         self._disk = disk
         self._layout = layout
         make_safe_directory(disk, layout.root)
         self._descriptor: int | None = self._locked()
-        # Whether the last one who wrote to the store was one of us; see `mark_ours`.
+        # Whether the last owner that wrote to the store was a Roquet broker; see `mark_ours`.
         self.was_ours = disk.read(self._descriptor, 0, len(_OUR_CONTENT)) == _OUR_CONTENT
         self.was_clean = not disk.exists(layout.abort)
 
     def mark_open(self) -> None:
-        """From now on, a crash is seen as one."""
+        """From now on, the next owner can detect a crash."""
         if not self._disk.exists(self._layout.abort):
             self._disk.close(self._disk.create(self._layout.abort, 0))
             self._disk.sync_directory(self._layout.root)
 
     def mark_ours(self) -> None:
-        """From now on only we write: Apache puts four letters of its own there when it starts.
+        """Mark the store as ours: Apache writes four bytes of its own there when it starts.
 
-        To be called when all that is noted about the log holds for what is appended now.
+        To be called when everything recorded about the log holds for what is appended now.
         """
         if self._descriptor is not None and not self.was_ours:
             self._disk.write(self._descriptor, 0, _OUR_CONTENT)
@@ -56,7 +56,7 @@ class StoreLock:
     def _locked(self) -> int:
         disk = self._disk
         path = self._layout.lock
-        # Opened, not made anew: a file that another owner has locked must stay as it is.
+        # Opened, not created again: a file that another owner has locked must stay as it is.
         exists = disk.exists(path)
         descriptor = disk.open(path, writable=True) if exists else disk.create(path, 0)
         if not disk.lock(descriptor):
@@ -66,7 +66,7 @@ class StoreLock:
 
 
 def is_ours(disk: Disk, layout: StoreLayout) -> bool:
-    """Whether nobody else has written to the store since one of us did."""
+    """Whether the last broker that wrote to the store was a Roquet broker."""
     if not disk.exists(layout.lock):
         return False
     descriptor = disk.open(layout.lock, writable=False)

@@ -523,14 +523,14 @@ def test_the_fault_of_one_broker_is_told_with_its_name(two_brokers: Path) -> Non
     flip(next((two_brokers / "broker-a" / "consumequeue" / "TopicA" / "0").iterdir()), 7)
     result = run("verify", two_brokers)
     assert result.exit_code == 1
-    assert "broker-a: queue TopicA/0: offsets 0 to 0: not what the log says\n" in result.stdout
+    assert "broker-a: queue TopicA/0: offsets 0 to 0: differs from the log\n" in result.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_directory_without_a_log_is_no_store(command: str, tmp_path: Path) -> None:
     result = run(command, tmp_path)
     assert result.exit_code == 1
-    assert one_line(result) == f"roquet store {command}: {tmp_path}: there is no commitlog in it"
+    assert one_line(result) == f"roquet store {command}: {tmp_path}: no commitlog in this directory"
     assert list(tmp_path.iterdir()) == []
 
 

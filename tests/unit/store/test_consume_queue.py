@@ -274,7 +274,7 @@ def test_a_cut_drops_the_entries_of_records_from_the_limit_on(
 ) -> None:
     append(queue, *range(100, 2600, 100))
     queue.cut(limit)
-    queue.settle(is_rest_synced=False)
+    queue.wipe_dropped(is_rest_synced=False)
     kept = [offset for offset in range(100, 2600, 100) if offset < limit]
     assert all_entries(queue) == entries_of(*kept)
     queue, suspect_from = reopened(queue)
@@ -310,7 +310,7 @@ def test_other_entries_take_the_place_of_those_that_were_dropped(
     queue.append_many(dropped)
     others = range(5000, 5000 + count * 100, 100)
     queue.append_many(b"".join(pack_entry(*each) for each in entries_of(*others)))
-    queue.settle(is_rest_synced=True)
+    queue.wipe_dropped(is_rest_synced=True)
     kept = entries_of(*range(100, 800, 100), *others)
     assert all_entries(queue) == kept
     queue, suspect_from = reopened(queue)
@@ -324,7 +324,7 @@ def test_only_what_was_written_is_synced_if_the_rest_is_known_to_be(tmp_path: Pa
     disk = FaultyDisk(tmp_path)
     queue = open_queue(tmp_path, disk)
     queue.load()
-    queue.settle(is_rest_synced=True)
+    queue.wipe_dropped(is_rest_synced=True)
     queue.sync()
     assert disk.syncs == 0
     append(queue, 2600)

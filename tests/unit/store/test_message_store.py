@@ -352,7 +352,7 @@ def test_a_store_has_one_owner(tmp_path: Path) -> None:
 def test_a_store_of_other_file_sizes_is_refused_and_left_alone(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.append(draft(b"1"))
-    with pytest.raises(BadStoreDirectory, match="the configuration says 8192"):
+    with pytest.raises(BadStoreDirectory, match="but 8192 are configured"):
         open_store(tmp_path, commit_log_file_size=8192)
     with opened(tmp_path) as store:
         assert bodies(store) == [b"1"]

@@ -10,8 +10,8 @@
     divergent/00000000001073742000                ours: the same, of what no other replica had
     epochs.json                                   ours: which master wrote what
 
-A file is made aside (`commitlog.new`, next to the directory) and renamed when it has its
-full size, because Apache refuses a directory that holds a file of any other size.
+A file is created as `commitlog.new`, next to the directory, and renamed when it has its full size,
+because Apache refuses a directory that holds a file of any other size.
 """
 
 from pathlib import Path
@@ -82,14 +82,14 @@ def file_name(start: int) -> str:
 
 
 def start_of(name: str) -> int | None:
-    """The offset that a file name says; None for a name that says none."""
+    """The offset that a file is named by; None for other names."""
     if len(name) == FILE_NAME_SIZE and name.isascii() and name.isdigit():
         return int(name)
     return None
 
 
 def aside(directory: Path) -> Path:
-    """Where a file for `directory` is made before it is complete."""
+    """The path of a file for `directory` before it is complete."""
     return directory.with_name(directory.name + ".new")
 
 

@@ -54,24 +54,24 @@ class MappedFile:
         is_one_of_many: bool = False,
     ) -> None:
         self._disk = disk
-        # Those are opened only as long as there is enough left for everything else.
+        # Those are opened only while enough descriptors are left for everything else.
         self._is_one_of_many = is_one_of_many
         self._is_writable = is_writable
         self._descriptor: int | None = None
         self._mapping: mmap.mmap | None = None
-        # Whether it takes the place of one that was synced; until it is opened.
+        # Whether it replaces a synced one, until it is opened.
         self._rests = False
         self.path = path
         self.start = start
         self.end = start + size
         self.size = size
-        # How much of it can be written without asking the disk for space.
+        # How much of it has its space allocated.
         self.reserved_size = 0
         # Whether all its records were checked, or written, since it was opened.
         self.is_verified = False
         # Whether some of its records are known to have been written with checksums.
         self.must_have_checksums = False
-        # Whether somebody asked for the mapping since memory was given back.
+        # Whether the mapping was used since memory was given back.
         self.is_touched = False
 
     @property
@@ -83,17 +83,17 @@ class MappedFile:
         return self._mapping
 
     def peek(self, position: int, size: int) -> bytes:
-        """Bytes of it, without mapping it for them.
+        """Bytes of it, without mapping it.
 
-        For who wants little of many files: what a mapping misses is read with all that lies around
-        it, and a file that was hardly ever written to becomes megabytes of zeros.
+        For callers that need little of many files: a page fault reads the pages around it, too,
+        and a file that was hardly written becomes megabytes of zeros.
         """
         if self._mapping is not None:
             return self._mapping[position : position + size]
         return self._disk.read(self._open(), position, size)
 
     def reserve(self, size: int, step: int) -> None:
-        """Make sure that the first `size` bytes can be written; if not, `step` bytes more at once.
+        """Allocate the first `size` bytes and, if they are not yet, `step` bytes more.
 
         Writing to a hole of a mapped file on a full disk kills the process; this raises OSError.
         """
@@ -105,10 +105,9 @@ class MappedFile:
             self.reserved_size = wanted
 
     def write_parts(self, position: int, parts: Sequence[memoryview]) -> None:
-        """Write what was reserved, not through the mapping. Raises OSError.
+        """Write to reserved space, not through the mapping. Raises OSError.
 
-        Large amounts are cheaper this way: no page is filled with zeros, and missed, before it is
-        written.
+        Large amounts are cheaper this way: no page is zeroed, and faulted in, before it is written.
         """
         self._disk.write_parts(self._open(), position, parts)
 
@@ -124,9 +123,9 @@ class MappedFile:
             self._sync_unopened()
 
     def unopened(self) -> "MappedFile":
-        """The same file once more, to take the place of this one, which can be closed then.
+        """The same file again, to replace this one, which can be closed then.
 
-        This one is synced, and nobody writes to it any more.
+        This one is synced, and not written any more.
         """
         file = MappedFile(
             self._disk,
@@ -141,10 +140,10 @@ class MappedFile:
         return file
 
     def give_back_memory(self, end: int, *, start: int = 0) -> None:
-        """Have the bytes before `end` no longer count as memory of this process.
+        """Release the bytes before `end` from the memory of this process.
 
-        They stay in the memory of the kernel as long as it likes, written to disk or not, and
-        come back from there when they are looked at.
+        They stay in the page cache of the kernel, written to disk or not, and are mapped from
+        there when they are read.
         """
         self.is_touched = False
         if self._mapping is not None:
@@ -154,9 +153,9 @@ class MappedFile:
                 self._mapping.madvise(mmap.MADV_DONTNEED, each, size)
 
     def read_ahead(self, *, is_wanted: bool) -> None:
-        """Whether the kernel brings pages around the one that is missed, as it does at first.
+        """Whether a page fault loads the pages around it, too, which is the default.
 
-        It does so for pages that were never written: up to megabytes of zeros for each new file.
+        That includes pages that were never written: up to megabytes of zeros for each new file.
         """
         if self._mapping is not None:
             self._mapping.madvise(mmap.MADV_NORMAL if is_wanted else mmap.MADV_RANDOM)
@@ -178,7 +177,7 @@ class MappedFile:
             self._disk.write(descriptor, start, _ZEROS[: end - start])
 
     def write_again(self, start: int, end: int) -> None:
-        """Write what is there already, so that the next sync has to. Raises OSError."""
+        """Write the same bytes again, so that the next sync writes them. Raises OSError."""
         descriptor = self._open()
         for position in range(start, end, _CHUNK_SIZE):
             chunk = self.peek(position, min(_CHUNK_SIZE, end - position))
@@ -204,8 +203,8 @@ class MappedFile:
 
     def written_chunks(self, position: int) -> Iterator[tuple[int, int]]:
         """The ranges from `position` on that are not all zero, in chunks."""
-        # All ranges are asked for before the first byte is read: reading ahead would turn
-        # space that was never written into pages that look written.
+        # All ranges are listed before the first byte is read: read-ahead would turn unwritten
+        # space into pages that look written.
         for range_start, range_end in self._disk.data_ranges(self._open(), position):
             for start in range(range_start, range_end, _CHUNK_SIZE):
                 end = min(start + _CHUNK_SIZE, range_end)
@@ -221,7 +220,7 @@ class MappedFile:
             self._descriptor = None
 
     def let_go(self) -> None:
-        """Like `close`, but views of the mapping stay good: it goes with the last of them."""
+        """Like `close`, but views of the mapping stay valid until the last of them is gone."""
         self._mapping = None
         self.close()
 
@@ -230,15 +229,15 @@ class MappedFile:
         self.close()
 
     def unlink(self) -> None:
-        """Take away the name. The space is given back by `close`, which may take its time."""
+        """Remove the name. `close` frees the space, which may take long."""
         self._disk.remove(self.path)
 
     def _sync_unopened(self) -> None:
-        """It is not kept open: the owner may be opening it right now, in another thread."""
+        """It is not kept open: the owner may be opening it in another thread."""
         try:
             descriptor = self._disk.open(self.path, writable=self._is_writable)
         except FileNotFoundError:
-            # The owner has taken away its name: nobody will read it again.
+            # The owner has removed it: it will not be read again.
             return
         try:
             self._disk.sync(descriptor)
@@ -265,7 +264,7 @@ def create_file(
 ) -> MappedFile:
     """A new file of zeros, visible only in full size.
 
-    It is not safe until it and its directory are synced. Raises OSError, leaving nothing behind.
+    It is not durable until it and its directory are synced. Raises OSError, leaving no file.
     """
     disk.make_directory(path.parent)
     unfinished = aside(path.parent)
@@ -289,7 +288,7 @@ def create_file(
 
 @contextmanager
 def _naming(path: Path, size: int) -> Iterator[None]:
-    """Have an error of the block say for which file there was no room, and how much it wanted."""
+    """Add the file and the size to an error of the block."""
     try:
         yield
     except OSError as error:

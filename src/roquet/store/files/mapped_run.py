@@ -1,6 +1,6 @@
 """Consecutive mapped files of one directory as one growing address space.
 
-Where the written part ends is known to the owner of the run (commit log, consume queue).
+The owner of the run (commit log, consume queue) knows where the written part ends.
 """
 
 from bisect import bisect_right
@@ -35,7 +35,7 @@ class MappedRun:
         """Find the files. Raises BadStoreDirectory if one has another size or a strange name."""
         entries = [each for each in self._disk.entries(self.directory) if not each.is_directory]
         if entries and entries[-1].size == 0:
-            # Making a file is the last thing Apache did before it crashed, or what it is doing now.
+            # Apache crashed while creating a file, or is creating it now.
             empty = entries.pop()
             if is_writable:
                 self._disk.remove(self.directory / empty.name)
@@ -44,7 +44,7 @@ class MappedRun:
     def file_at(self, offset: int) -> MappedFile | None:
         """The file that holds this byte; None if there is none."""
         files = self.files
-        # Most of what is asked for lies in the last one.
+        # Most reads are in the last one.
         if files and offset >= files[-1].start:
             file = files[-1]
         else:
@@ -73,15 +73,15 @@ class MappedRun:
     def cut(self, end: int, *, is_zero_behind: bool = False) -> None:
         """Remove the files from `end` on and zero what follows it in its file, unless it is.
 
-        The tail is zeroed because records of equal size line up: bytes that stay could come
-        back to life after the next crash.
+        The tail is zeroed because records of equal size line up: old bytes could be taken for
+        records after the next crash.
         """
         gone = [file for file in self.files if file.start >= end]
         del self.files[len(self.files) - len(gone) :]
         for file in reversed(gone):
             file.remove()
         if gone:
-            # Files that come back after a power cut would be taken for what follows.
+            # Files that reappear after a power cut would be taken for what follows.
             self._disk.sync_directory(self.directory)
         if self.files and end < self.files[-1].end and not is_zero_behind:
             self.files[-1].zero_from(end - self.files[-1].start)
@@ -102,7 +102,7 @@ class MappedRun:
             raise BadStoreDirectory(path, f"not the name of a file of {self.file_size} bytes")
         if entry.size != self.file_size:
             raise BadStoreDirectory(
-                path, f"has {entry.size} bytes, the configuration says {self.file_size}"
+                path, f"has {entry.size} bytes, but {self.file_size} are configured"
             )
         return MappedFile(
             self._disk,

@@ -15,7 +15,9 @@
      12  int32  seconds since the first message of the file
      16  int32  number of the next older entry of the same slot, 0 for none
 
-Which texts are keys is said in `key_index.py`.
+`message_keys.py` defines which texts are keys. The size of a file does not tell its shape: one
+entry takes as much space as five slots. But only one division makes the first and the last entry
+those of the header, and the last one the newest of its slot (`shape_of`).
 """
 
 from collections.abc import Iterator
@@ -39,10 +41,10 @@ _unpack_slot = Struct(">i").unpack_from
 
 SECONDS_MAX: Final = 2**31 - 1
 _RESERVE_STEP: Final = 1 << 20
-# A slot that this many keys share is passed over from here on: a walk must end.
+# At most this many entries of one slot are searched: a walk must end.
 CHAIN_LENGTH_MAX: Final = 200_000
 
-# Entries per slot, unless somebody has set it up otherwise.
+# Entries per slot by default.
 _USUAL_RATIO: Final = 4
 # Trying all shapes of a larger file would take long.
 _TRIED_SIZE_MAX: Final = 1 << 25
@@ -81,7 +83,7 @@ class IndexFile:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the header can be true; the rest is checked when it is read."""
+        """Whether the header is possible; the rest is checked when it is read."""
         return (
             self.header.next_number <= self._entry_count
             and 0 <= self.header.used_slots <= self._slot_count
@@ -89,7 +91,7 @@ class IndexFile:
 
     @property
     def has_its_shape(self) -> bool:
-        """Whether slots and entries begin where they are looked for; False for an empty file.
+        """Whether slots and entries start where this shape expects them; False for an empty file.
 
         Then the first and the last entry are those that the header names, the last one is the
         newest of its slot, and nothing lies after it.
@@ -138,7 +140,7 @@ class IndexFile:
         newer = header.next_number
         found: list[int] = []
         for _ in range(CHAIN_LENGTH_MAX):
-            # Every entry is older than the one before it, whatever a damaged file says.
+            # Every entry is older than the one before it, even in a damaged file.
             if not 0 < number < newer or len(found) >= count_max:
                 break
             newer = number
@@ -169,7 +171,7 @@ class IndexFile:
         return self.header.begin_timestamp <= end and self.header.end_timestamp >= begin
 
     def inherit(self, header: IndexHeader) -> None:
-        """Begin where the file before ended, as Apache does."""
+        """Start where the file before ended, as Apache does."""
         self.header = self.header._replace(
             begin_timestamp=header.end_timestamp,
             end_timestamp=header.end_timestamp,
@@ -185,9 +187,9 @@ class IndexFile:
             self._synced_header = header
 
     def give_back_memory(self) -> None:
-        """Keep the slots, as long as there is more to file: any of them may be next.
+        """Keep the slots while the file is not full: any of them may be next.
 
-        Entries are written one behind the other, and seldom read.
+        Entries are written in order, and seldom read.
         """
         if self.file.is_touched:
             end = self._entries_start + self.header.next_number * _ENTRY.size
@@ -213,7 +215,7 @@ class IndexFile:
 
 
 def create_index_file(disk: Disk, path: Path, slot_count: int, entry_count: int) -> IndexFile:
-    """A new, empty file; its slots can be written without asking for space. Raises OSError."""
+    """A new, empty file with allocated slots. Raises OSError."""
     file = create_file(
         disk,
         path,
@@ -230,7 +232,7 @@ class IndexShape(NamedTuple):
 
 
 def shape_of(file: MappedFile) -> IndexShape | None:
-    """None if there is no telling: the file is empty, damaged, or large and unusual."""
+    """None if unknown: the file is empty, damaged, or large and unusual."""
     shapes = _shapes(file.size)
     return next((each for each in shapes if IndexFile(file, *each).has_its_shape), None)
 

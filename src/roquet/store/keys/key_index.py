@@ -1,8 +1,8 @@
-"""Finding messages by key: all files of the key index. What a key is: see `message_keys.py`.
+"""Finds messages by key: all files of the key index. What a key is: see `message_keys.py`.
 
-Where a record was appended is noted down, and records are filed in batches, since many at once
-cost a tenth. What was not noted down (after a crash, on a replica, when there was a backlog) is
-found by reading the log: `next_offset` says where to go on, so nothing has to be remembered.
+The offsets of appended records are noted, and indexed in batches, which cost a tenth per record.
+Records that were not noted (after a crash, on a slave, after a backlog) are found by reading the
+log from `next_offset` on.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,16 +28,16 @@ from roquet.store.keys.index_file import (
 )
 from roquet.store.keys.message_keys import KeyBatch, has_key, keys_in_log
 
-# At most this many messages are filed at once: enough to make the batch cheap, few enough not to
-# be felt.
+# At most this many messages are indexed at once: enough to make the batch cheap, few enough not to
+# delay others.
 BATCH_COUNT: Final = 1024
-# At most this many of a backlog, which should be gone soon: milliseconds for whoever waits.
+# At most this many of a backlog, which should be gone soon: milliseconds for a waiting caller.
 BACKLOG_COUNT: Final = 8 * BATCH_COUNT
 # When a store is opened: few enough for their records to be in the processor's cache when their
-# keys are looked for, and for lists not to take new memory every time.
+# keys are read, and for lists not to need new memory every time.
 _LOADED_COUNT: Final = 2 * BATCH_COUNT
 
-# Some of what is found only has the same hash.
+# Candidates per wanted message: some only have the same hash.
 _CANDIDATES: Final = 4
 
 
@@ -58,24 +58,24 @@ class KeyIndex:
         self._config = config
         self._files: list[IndexFile] = []
         self._has_new_file = False
-        # The first record that is neither filed nor noted down.
+        # The first record that is neither indexed nor noted.
         self.next_offset = 0
-        # Whether there is none before the end of the log. As long as that is so, the owner
-        # notes down in `unfiled` where it appends, and calls `file_unfiled` now and then.
+        # Whether there is none before the end of the log. While that is so, the owner notes the
+        # offsets of its appends in `unfiled`, and calls `file_unfiled` regularly.
         self.is_following = False
         self.unfiled: list[int] = []
 
     # Filing
 
     def put(self, batch: KeyBatch) -> None:
-        """File keys that come after those that are filed. Raises OSError."""
+        """Index keys that follow the indexed ones. Raises OSError."""
         while len(batch):
             batch = batch.part(self._writable_file().put(batch))
 
     def file_unfiled(self, log: CommitLog) -> None:
-        """File what was noted down, which is all up to the end of the log.
+        """Index the noted records, which are all up to the end of the log.
 
-        If that fails, the messages are stored all the same: `catch_up` will try again.
+        If that fails, the messages are stored nevertheless: `catch_up` will retry.
         """
         try:
             self._file_keys(log, self.unfiled)
@@ -86,7 +86,7 @@ class KeyIndex:
         self.unfiled.clear()
 
     def fall_behind(self, next_offset: int) -> None:
-        """The log goes on from there, and nobody notes down where its records are."""
+        """The log grows from there, and the offsets of its records are not noted."""
         if self.is_following:
             self.is_following = False
             self.next_offset = next_offset
@@ -119,7 +119,7 @@ class KeyIndex:
                     next_offset = places.end
                     break
         except BadRecord as bad:
-            # What is damaged is not handed out, so nobody can be looking for it.
+            # A damaged record cannot be read, so its keys are not needed.
             after = log.find_record(bad.physical_offset + 1)
             next_offset = end if after is None else min(end, after.physical_offset)
         self._file_keys(log, offsets)
@@ -136,7 +136,7 @@ class KeyIndex:
 
     @property
     def last(self) -> IndexHeader:
-        """Of the newest file: what was filed last, and when."""
+        """Of the newest file: the last indexed message, and its time."""
         return self._files[-1].header if self._files else IndexHeader()
 
     # Loading and forgetting
@@ -149,10 +149,10 @@ class KeyIndex:
         index_timestamp: int,
         distrust: Callable[[int], None],
     ) -> None:
-        """Find the files; those that cannot be relied on are removed, with all newer ones.
+        """Find the files; unreliable ones are removed, with all newer ones.
 
-        After a crash that is everything that changed since the last sync. `distrust` takes back
-        what the checkpoint says of messages after the time it is given.
+        After a crash that is everything that changed since the last sync. `distrust` resets the
+        checkpoint of the index to the time it is given.
         """
         entries = [each for each in self._disk.entries(self._directory) if each.name.isdigit()]
         size = index_file_size(self._config.slot_count, self._config.entry_count)
@@ -162,7 +162,7 @@ class KeyIndex:
                 break
             file = self._open(entry.name)
             header = file.header
-            # Strictly before it: some of the same millisecond may have been filed after the sync.
+            # Strictly before it: some of the same millisecond may have been indexed after the sync.
             is_complete = was_clean or (
                 header.end_timestamp < index_timestamp and entry is not entries[-1]
             )
@@ -176,26 +176,26 @@ class KeyIndex:
         for entry in entries[kept:]:
             self._disk.remove(self._directory / entry.name)
         if entries[kept:]:
-            # Should they come back after a clean end and a power cut, they would be believed.
+            # Should they reappear after a clean shutdown and a power cut, they would be trusted.
             self._disk.sync_directory(self._directory)
         self.next_offset = self._resume_offset(log)
         self.is_following = self.next_offset == log.end
 
     def forget(self, log_start: int) -> list[MappedFile]:
-        """Take out the files whose messages are all gone; the caller removes them."""
+        """Release the files whose messages have all expired; the caller removes them."""
         gone: list[MappedFile] = []
         while len(self._files) > 1 and self._files[0].header.end_physical_offset < log_start:
             gone.append(self._files.pop(0).file)
         return gone
 
     def sync(self) -> int:
-        """Return when all that is filed survives a power cut.
+        """Return when all indexed keys survive a power cut.
 
         Returns the store timestamp for the checkpoint. After a crash Apache removes every file
-        that ends later, and files again from the newest log file that begins no later. So the
-        time is one between two files, or messages at the beginning of the second were lost.
+        that ends later, and indexes again from the newest log file that starts no later. So the
+        time is one between two files, or messages at the start of the second were lost.
         """
-        # Read first: what is filed from now on needs another round.
+        # Read first: keys indexed from now on need another round.
         timestamp = self._boundary_timestamp
         has_new_file, self._has_new_file = self._has_new_file, False
         try:
@@ -204,13 +204,13 @@ class KeyIndex:
             if has_new_file:
                 self._disk.sync_directory(self._directory)
         except OSError:
-            # It may be tried again, if only a descriptor was missing.
+            # It may be retried, if only a descriptor was missing.
             self._has_new_file |= has_new_file
             raise
         return timestamp
 
     def give_back_memory(self) -> None:
-        """Keep only what is written to in the memory of this process."""
+        """Keep only the part that is written to in the memory of this process."""
         for file in tuple(self._files):
             file.give_back_memory()
 
@@ -231,7 +231,7 @@ class KeyIndex:
     # How it works
 
     def _file_keys(self, log: CommitLog, offsets: list[int]) -> None:
-        # Every query asks for it, and most find nothing left to do.
+        # Every query calls it, and most have nothing left to do.
         if offsets:
             self.put(keys_in_log(log, offsets, with_tags=self._config.with_tags))
 
@@ -273,7 +273,7 @@ class KeyIndex:
         if not self._files or last < log.start:
             return log.start
         if self._files[-1].is_full:
-            # Some keys of the last message may have been meant for the next file.
+            # Some keys of the last message may belong into the next file.
             return last
         try:
             return last + log.record_at(last).size
@@ -307,7 +307,7 @@ class KeyQuery(msgspec.Struct, frozen=True):
 
 class QueryResult(NamedTuple):
     records: list[bytes]
-    # What the index filed last, for clients that want to know how fresh it is.
+    # What was indexed last, for clients that show how fresh the index is.
     last_timestamp: int
     last_physical_offset: int
 
@@ -317,7 +317,7 @@ def messages_with_key(
 ) -> QueryResult:
     """The newest ones, in the order of the log.
 
-    `record_at` raises BadRecord for what nobody may read yet.
+    `record_at` raises BadRecord for what may not be read yet.
     """
     topic, key = query.topic.encode(), query.key.encode()
     found: dict[int, bytes] = {}

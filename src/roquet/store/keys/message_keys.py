@@ -1,7 +1,7 @@
-"""Which texts a message is filed under in the key index, and their hashes.
+"""The keys of a message in the key index, and their hashes.
 
 These are `topic#key` for its unique key and for each of its keys, and, if so configured,
-`topic#T#tag`, as 5.5 does. Here records are taken one by one, whatever they look like;
+`topic#T#tag`, as in 5.5. Here records of any kind are read one by one;
 `key_scan.pyx` reads those of the usual kind where they lie.
 
 A key on its way from the log into the index, packed as compiled code reads and writes it, in the
@@ -82,7 +82,7 @@ def join_batches(batches: Iterable[KeyBatch]) -> KeyBatch:
 
 
 def keys_of(topic: bytes, properties: bytes, *, with_tags: bool) -> list[bytes]:
-    """The texts a message is filed under, in the order of Apache."""
+    """The texts by which a message is indexed, in the order of Apache."""
     prefix = topic + b"#"
     texts = []
     unique_key = value_of(properties, UNIQUE_KEY_MARK)
@@ -101,7 +101,7 @@ def keys_of(topic: bytes, properties: bytes, *, with_tags: bool) -> list[bytes]:
 
 
 def has_key(record: LogRecord, topic: bytes, key: bytes) -> bool:
-    """Whether a message that was found by hash is really meant."""
+    """Whether a message that was found by hash really has the key."""
     return record.topic == topic and (
         key == value_of(record.properties, UNIQUE_KEY_MARK)
         or key in value_of(record.properties, KEYS_MARK).split(b" ")
@@ -110,10 +110,10 @@ def has_key(record: LogRecord, topic: bytes, key: bytes) -> bool:
 
 
 def keys_in_log(log: CommitLog, physical_offsets: list[int], *, with_tags: bool) -> KeyBatch:
-    """What `key_batch` says of the records that lie there.
+    """The `key_batch` of the records at these offsets.
 
-    The offsets ascend, and records were found or written at them. What is gone or damaged
-    since has no keys. Raises OSError.
+    The offsets ascend, and records were found or written there. Those removed or damaged since
+    have no keys. Raises OSError.
     """
     batches = []
     for file in log.files:
@@ -141,7 +141,7 @@ def key_batch(records: Iterable[LogRecord], *, with_tags: bool) -> KeyBatch:
 
 
 def _record_at(log: CommitLog, physical_offset: int) -> LogRecord | None:
-    # What is damaged is not handed out, so nobody can be looking for it.
+    # A damaged record cannot be read, so its keys are not needed.
     with suppress(BadRecord):
         return log.record_at(physical_offset)
     return None

@@ -1,1 +1,1 @@
-"""Old files go, or are looked at again."""
+"""Removes expired files and queues, and checks old records again."""

@@ -1,4 +1,7 @@
-"""Taking files out of a store: old ones of the log, and what was made from them."""
+"""Removes files of the log, expired ones or any on a full disk, and what was built from them.
+
+Which files may be removed, and when messages are refused, is decided by pure functions.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -20,7 +23,7 @@ from roquet.store.flushing import Flusher
 from roquet.store.keys.key_index import KeyIndex
 from roquet.store.queues import ConsumeQueues
 
-# At most this many files go in one round; the next one comes soon.
+# At most this many files are removed in one round; the next one comes soon.
 FILES_PER_ROUND: Final = 10
 # Once the disk counts as full, this many percent more have to be free before it no longer does.
 FULL_DISK_MARGIN: Final = 2
@@ -28,7 +31,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 class SpaceLimits(msgspec.Struct, frozen=True):
-    """Percent of the disk in use: from where old files go, any file goes, nothing is taken."""
+    """Percent of disk usage above which expired files go, any files go, messages are refused."""
 
     clean_old: int
     clean_any: int
@@ -37,9 +40,9 @@ class SpaceLimits(msgspec.Struct, frozen=True):
 
 class Pressure(Enum):
     NONE = "none"
-    # Files that are old enough go, whatever the hour.
+    # Expired files are removed at any hour.
     OLD_FILES = "old files"
-    # The oldest files go, whatever their age.
+    # The oldest files are removed, whatever their age.
     ANY_FILES = "any files"
 
 
@@ -55,9 +58,9 @@ class Alarm(IntEnum):
     """How far a disk has filled up; the higher, the worse."""
 
     NONE = 0
-    FILLING = 1  # old files go at any hour
-    NEARLY_FULL = 2  # the oldest files go if they may, or it will soon be full
-    FULL = 3  # nothing is taken
+    FILLING = 1  # expired files are removed at any hour
+    NEARLY_FULL = 2  # the oldest files are removed if allowed, or it will soon be full
+    FULL = 3  # messages are refused
 
 
 def alarm_of(used_percent: int, limits: SpaceLimits, *, is_disk_full: bool) -> Alarm:
@@ -71,14 +74,14 @@ def alarm_of(used_percent: int, limits: SpaceLimits, *, is_disk_full: bool) -> A
 
 
 def is_full(used_percent: int, limits: SpaceLimits, *, was_full: bool) -> bool:
-    """Whether messages have to be refused; not back and forth with every one of them."""
+    """Whether messages have to be refused; with a margin, so that it does not flap."""
     if was_full:
         return used_percent > limits.full - FULL_DISK_MARGIN
     return used_percent > limits.full
 
 
 class FilesToForget(NamedTuple):
-    """How many files, from the oldest on, may go, and how many of them before their time."""
+    """How many files, from the oldest on, are removed, and how many of them before they expire."""
 
     file_count: int
     young_count: int = 0
@@ -94,7 +97,7 @@ def files_to_forget(
 ) -> FilesToForget:
     """There is a timestamp for each file but the last, which always stays.
 
-    It says when the last message of the file was stored.
+    It is that of the last message of the file.
     """
     if pressure is Pressure.NONE and not is_hour:
         return FilesToForget(0)
@@ -111,8 +114,8 @@ def files_to_forget(
 class CleanReport(msgspec.Struct, frozen=True):
     used_percent: int
     alarm: Alarm
-    # How many files of the log are gone, how many of them only because the disk is nearly full, and
-    # how many messages were in them; the log begins at `log_start` now.
+    # How many files of the log were removed, how many of them only because the disk is nearly full,
+    # and how many messages were in them; the log starts at `log_start` now.
     file_count: int
     young_file_count: int
     message_count: int
@@ -165,8 +168,8 @@ class Cleaner:
         """One round. Raises OSError, but not for lack of descriptors: that is only reported."""
         used_percent = self._disk.space(self._config.layout.commit_log).used_percent
         self._is_disk_full = is_full(used_percent, self._limits, was_full=self._is_disk_full)
-        # There may be more queues than a process can have files open. First of all, because what
-        # follows may need the descriptors.
+        # There may be more queues than a process can have files open. This comes first, because
+        # what follows may need the descriptors.
         self._let_go(is_urgent=False)
         files, message_count, postponed = FilesToForget(0), 0, None
         try:
@@ -198,7 +201,7 @@ class Cleaner:
         )
 
     def relieve(self) -> None:
-        """Have files of queues closed early, if there are so many that others may get none.
+        """Close files of queues early, if so many are open that other users may get none.
 
         To be called every second.
         """
@@ -213,9 +216,9 @@ class Cleaner:
             self._flusher.retire(queue.let_go_of_idle(is_urgent=is_urgent))
 
     def _now_ms(self) -> int:
-        """The time, but not ahead of what has really passed since the start.
+        """The time, but not ahead of the monotonic clock since the start.
 
-        A clock that is set forward by days must not make all messages old at once.
+        A clock that is set forward by days must not expire all messages at once.
         """
         passed_s = self._clock.monotonic_s() - self._started_s
         return min(self._clock.now_ms(), self._started_ms + int(passed_s * 1000))
@@ -223,7 +226,7 @@ class Cleaner:
     def _last_timestamp(self, index: int) -> int:
         """When the last message of a file was stored: just before the first of the next one.
 
-        Not the time of the file, because copies and recoveries change that.
+        Not the modification time of the file, which backups and recoveries change.
         """
         following = self._log.files[index + 1]
         try:
@@ -238,10 +241,10 @@ class Cleaner:
         return self._clock.now_ms()
 
     def _forget(self, count: int) -> int:
-        """How many messages are gone; what the broker kept for itself is not counted.
+        """How many messages were removed, without those of system topics.
 
-        Raises OSError. The log comes last: while it has its files, every entry leads to a record,
-        and the next round goes on where this one could not open a file.
+        Raises OSError. The log comes last: while it has its files, every entry points to a record,
+        and the next round resumes where this one could not open a file.
         """
         log_start = self._log.files[count].start
         gone: list[MappedFile] = []

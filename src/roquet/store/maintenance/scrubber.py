@@ -1,7 +1,7 @@
-"""Looking at every record again, a little at a time: old files decay, and nobody reads them.
+"""Checks every record again, a little at a time: old files decay, and are seldom read.
 
 A file without damage counts as verified afterwards, which makes reading it cheaper. Queue
-entries that do not agree with the records are put right.
+entries that do not agree with their records are repaired.
 """
 
 from typing import NamedTuple, final
@@ -18,7 +18,7 @@ from roquet.store.queues import ConsumeQueues
 class ScrubReport(NamedTuple):
     damages: list[DamagedRange]
     repaired_entries: int
-    # Whether the end of the log was reached; the next step begins at its start again.
+    # Whether the end of the log was reached; the next step starts at its beginning.
     is_round_over: bool
 
 
@@ -72,7 +72,7 @@ class Scrubber:
         return after.physical_offset
 
     def _repair_entry(self, record: LogRecord) -> bool:
-        """Make the entry of a good record lead to it; whether it did not before."""
+        """Make the entry of a good record point to it; whether it did not before."""
         if record.sys_flag & TRANSACTION_MASK in TRANSACTIONS_WITHOUT_QUEUE:
             return False
         queue = self._queues.find(record.topic, record.queue_id)
@@ -83,15 +83,15 @@ class Scrubber:
             record.physical_offset, record.size, code_of(record, self._delay_levels_ms)
         )
         found = queue.entry(offset)
-        if found is None or found == wanted or self._leads_to_another(found, record):
+        if found is None or found == wanted or self._points_to_another(found, record):
             return False
         queue.replace(offset, wanted)
         return True
 
-    def _leads_to_another(self, entry: QueueEntry, record: LogRecord) -> bool:
-        """Whether an entry is right, but for a younger message of the same place.
+    def _points_to_another(self, entry: QueueEntry, record: LogRecord) -> bool:
+        """Whether an entry is right, but for a later message of the same offset.
 
-        That is so when the topic was deleted and made again.
+        That is so when the topic was deleted and created again.
         """
         try:
             found = self._log.record_at(entry.physical_offset)

@@ -1,1 +1,1 @@
-"""A store directory as everybody but its owner sees it: read, verify, repair."""
+"""A store directory without its owner: read, verify, repair."""

@@ -1,8 +1,11 @@
-"""Whether the key index is what the log says. Nothing is changed here.
+"""Compares queues, key index and state files with what they should be. Nothing is changed here.
 
-Each file is looked at by itself: its header must fit its entries, and they must be linked as
-their hashes demand, or they cannot be found. Then the entries of all files are compared with
-the keys of the records, those of one log file at a time.
+Queues: entries come as arrays, of one file at a time, and are compared with rebuilt ones.
+Index: each file is checked by itself: its header must match its entries, and they must be linked by
+their hashes, or they cannot be found. Then the entries of all files are compared with the keys of
+the records, those of one log file at a time.
+State: the files in `config` are parsed. A broker reads the backup when the file itself is broken,
+and starts without it when both are. Both are reported: the backup is older.
 """
 
 from collections.abc import Iterator, Sequence
@@ -80,7 +83,7 @@ class EntryFault(NamedTuple):
 
 
 class LogExtent(msgspec.Struct, frozen=True):
-    """What of the log was there when queues were made from it."""
+    """The part of the log from which queues were rebuilt."""
 
     start: int
     end: int
@@ -92,14 +95,12 @@ class LogExtent(msgspec.Struct, frozen=True):
 def entry_faults(
     found: Entries, rebuilt: Entries, first_offset: int, extent: LogExtent
 ) -> Iterator[EntryFault]:
-    """Compare entries that begin at the same offset, as many of one as of the other."""
+    """Compare entries that start at the same offset, as many of one as of the other."""
     is_real = (rebuilt["size"] > 0) & ~_are_blank(rebuilt)
     is_empty = found == np.zeros(1, found.dtype)
     if extent.is_closed:
         yield from _runs(is_real & is_empty, first_offset, "missing")
-    yield from _runs(
-        is_real & ~is_empty & (found != rebuilt), first_offset, "not what the log says"
-    )
+    yield from _runs(is_real & ~is_empty & (found != rebuilt), first_offset, "differs from the log")
     is_stray = ~is_real & ~is_empty & ~_is_excused(found, extent)
     yield from _runs(is_stray, first_offset, "of no record in the log")
 
@@ -130,7 +131,7 @@ def _runs(is_wrong: _Mask, first_offset: int, reason: str) -> Iterator[EntryFaul
 
 
 class KeyFault(NamedTuple):
-    """What is wrong with keys of records; the physical offsets of the first and last of them."""
+    """Wrong keys of records; the physical offsets of the first and last of them."""
 
     first: int
     last: int
@@ -143,24 +144,24 @@ def entries_of(file: IndexFile) -> _Entries:
 
 
 def file_fault(file: IndexFile) -> str | None:
-    """What is wrong with one file, whatever the log says."""
+    """The fault of one file in itself."""
     if not file.is_sound:
-        return "its header cannot be true"
+        return "its header is invalid"
     entries = entries_of(file)
     if not len(entries):
         return None
     offsets = entries["physical_offset"].astype(np.int64)
     header = file.header
     if (header.begin_physical_offset, header.end_physical_offset) != (offsets[0], offsets[-1]):
-        return "its header names other messages than its entries"
+        return "its header does not match its entries"
     if (np.diff(offsets) < 0).any():
         return "its entries are not in the order of the log"
     found_slots = np.frombuffer(file.slots(), ">i4")
     slots, older = _links(entries["hash"].astype(np.int64), len(found_slots))
     if (older != entries["older"]).any() or (slots != found_slots).any():
-        return "its entries are not linked as their hashes demand"
+        return "its entries are not linked by their hashes"
     if header.used_slots != np.count_nonzero(slots):
-        return "its header counts other slots than are in use"
+        return "its header has a wrong count of used slots"
     return None
 
 
@@ -284,9 +285,11 @@ def state_faults(disk: Disk, layout: StoreLayout, names: list[str]) -> Iterator[
         reason = _fault_in(disk, layout.config / name, name)
         if reason is not None:
             backup_reason = _fault_in(disk, layout.config / (name + _BACKUP), name)
-            rest = "its backup is older, and used instead"
+            rest = "the older backup is used instead"
             if backup_reason is not None:
-                rest = f"and its backup is no better: {backup_reason}; a broker starts without it"
+                rest = (
+                    f"its backup cannot be read either: {backup_reason}; a broker starts without it"
+                )
             yield Fault("state", f"config/{name}", f"{reason}; {rest}")
 
 

@@ -1,8 +1,8 @@
-"""A part of the log, read where the files are and the queues are not: by a task of its own.
+"""A part of the log, read by a task of its own that has the files but not the queues.
 
-It opens only the files it has segments of. What comes out is whole good records as they
-lie there, many at once, and what is no good record. Both are found by compiled code at its
-speed, and neither depends on where the parts of the log were cut.
+It opens only the files of its segments. The result is whole good records as stored, many at once,
+and damaged ranges. Both are found by compiled code, and neither depends on where the log was split
+into parts.
 """
 
 import errno
@@ -27,10 +27,10 @@ from roquet.store.log_scan import (
 )
 from roquet.store.record_scan import scan_whole
 
-# About this many bytes are handed out at once.
+# About this many bytes are yielded at once.
 RUN_SIZE: Final = 4 << 20
 
-# What a file that was removed under us looks like, on this host and on a shared disk.
+# The errors of a file that was removed meanwhile, on this host and on a shared disk.
 _GONE: Final = frozenset((errno.ENOENT, errno.ESTALE))
 
 
@@ -43,7 +43,7 @@ class LogFile(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A part of one file. A record begins at its start, and none goes beyond its end."""
+    """A part of one file. A record starts at its start, and none crosses its end."""
 
     start: int
     end: int
@@ -54,12 +54,12 @@ class Segment(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many bytes there are to be read."""
+        """How many bytes have to be read."""
         return 0 if self.file is None else self.end - self.start
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Good records, whole, one after another."""
+    """Consecutive good records."""
 
     physical_offset: int  # of the first
     records: memoryview  # of the mapped file, which stays as long as the view is used
@@ -87,10 +87,10 @@ class StoreRange(msgspec.Struct, frozen=True):
     def read(
         self, *, check: bool = True, run_size: int = RUN_SIZE, disk: Disk | None = None
     ) -> Generator[Run | DamagedRange, None, None]:
-        """Everything in the order of the log; a damaged range belongs to where it begins.
+        """Everything in the order of the log; a damaged range belongs to where it starts.
 
         Without `check` no checksum is computed, which is three times as fast: then a record is good
-        when its sizes add up and it lies where it says, and a flipped byte of a body goes
+        when its sizes add up and it lies where it claims to, and a flipped byte of a body goes
         unnoticed. Raises FileGone, BadStoreDirectory, or OSError.
         """
         disk = disk or SystemDisk()
@@ -120,7 +120,7 @@ class _Good(NamedTuple):
 
 
 class _Walk:
-    """Through one segment, from its start on."""
+    """Walks through one segment, from its start on."""
 
     def __init__(
         self,
@@ -140,13 +140,13 @@ class _Walk:
 
     def between(self, begin: int, end: int) -> Iterator[_Good | DamagedRange]:
         file_start = self._file.start
-        # What comes first is the business of another range; only where it ends is wanted.
+        # Records before `begin` belong to another range; only their end is needed.
         for _ in self._up_to(min(begin - file_start, self._end)):
             pass
         yield from self._up_to(min(end - file_start, self._end))
 
     def _up_to(self, stop: int) -> Iterator[_Good | DamagedRange]:
-        """All that begins before a byte of the file."""
+        """All that starts before a byte of the file."""
         while self._position < stop:
             start = self._position
             count, fault = self._take_good(stop)
@@ -194,7 +194,7 @@ class _Walk:
         except BadRecord as bad:
             return 0, bad.reason
         if position + record.size > self._end:
-            return 0, "goes on where the next record is known to begin"
+            return 0, "extends past the known start of the next record"
         self._position += record.size
         return 1, None
 
@@ -211,7 +211,7 @@ class _Walk:
 def _joined(
     file: MappedFile, found: Iterable[_Good | DamagedRange], run_size: int
 ) -> Iterator[Run | DamagedRange]:
-    """Runs as long as wanted: decoding is fast only for many records at once."""
+    """Joins runs up to `run_size`: decoding is fast only for many records at once."""
     good: _Good | None = None
     for each in found:
         if isinstance(each, DamagedRange):
@@ -246,8 +246,8 @@ def _opened(disk: Disk, file: LogFile) -> Iterator[MappedFile]:
         if error.errno in _GONE:
             raise FileGone(file.path) from error
         if error.errno == errno.EINVAL:
-            # No broker makes a file shorter: it is a copy, or being copied.
-            reason = f"has fewer than the {size} bytes that the snapshot says"
+            # No broker shortens a file: it is a copy, or being copied.
+            reason = f"has fewer than the {size} bytes of the snapshot"
             raise BadStoreDirectory(file.path, reason) from error
         raise
     try:

@@ -1,8 +1,8 @@
-"""A store directory as everybody but its owner sees it: nothing is changed, nothing is locked.
+"""Reads a store directory without owning it: nothing is changed, nothing is locked.
 
 It does not matter whether a broker is writing to the directory, was killed in it, or is long
-gone. What comes back is a snapshot: what was there when it was opened. The sizes of all files
-are taken from the files, so no configuration is needed.
+gone. The content is a snapshot of the moment of opening. The sizes of all files are taken from
+the files, so no configuration is needed.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -61,13 +61,13 @@ _Good = TypeVar("_Good", LogRecord, Stretch)
 
 _NO_LIMIT: Final = 1 << 60
 _OPEN_TRIES: Final = 3
-# Messages that are taken from a queue at once.
+# Messages that are read from a queue at once.
 _PORTION: Final = QueueReadLimits(1024, 16 << 20)
 
 
 @final
 class StoreReader:
-    """Made by `open`; to be closed, or used in a `with`. What it hands out is picklable."""
+    """Created by `open`; to be closed, or used in a `with`. What it returns is picklable."""
 
     def __init__(self, disk: Disk, layout: StoreLayout) -> None:
         self._disk = disk
@@ -75,11 +75,12 @@ class StoreReader:
         self._log = CommitLog(disk, layout.commit_log, _file_size(disk, layout.commit_log))
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._index: list[IndexFile] | None = None
-        # What was found damaged while reading queues; it was not handed out.
+        # Damage that was found while reading queues; it was not returned.
         self.damages: list[Damage] = []
         # Topics and ids of queues that end too early, because an entry cannot be right.
         self.broken_queues: list[tuple[str, int]] = []
-        # Just past the last offset of each queue in the part of the log that was read for its end.
+        # Just past the last offset of each queue in the part of the log that was read to find its
+        # end.
         self._late_ends: dict[tuple[bytes, int], int] = {}
         config = StoreConfig(
             root=layout.root,
@@ -91,7 +92,7 @@ class StoreReader:
 
     @classmethod
     def open(cls, root: Path, *, commit_log: Path | None = None, disk: Disk | None = None) -> Self:
-        """`root` is what a broker calls its root, or a directory with only one store below it.
+        """`root` is the root directory of a broker, or a directory with only one store below it.
 
         Raises BadStoreDirectory for a directory that is no store, and OSError.
         """
@@ -136,11 +137,11 @@ class StoreReader:
     def snapshot(
         self, topics: Collection[str] | None = None, *, include_all: bool = False
     ) -> StoreSnapshot:
-        """What can be read of some topics, or of all of them, by others and in parts.
+        """The messages of some topics, or of all of them, to be read by others and in parts.
 
-        With `include_all` every record of the log is wanted, even those that no queue holds any
-        more, or never did. Raises BadStoreDirectory or UnreadableTopic for what cannot be had
-        from files, FileGone, BadStateFile, or OSError.
+        With `include_all` every record of the log is included, even those that are in no queue
+        any more, or never were. Raises BadStoreDirectory or UnreadableTopic for what cannot be
+        read from files, FileGone, BadStateFile, or OSError.
         """
         if not include_all:
             refuse_unreadable(self._disk, self._layout, topics)
@@ -193,7 +194,7 @@ class StoreReader:
 
     @property
     def was_clean(self) -> bool:
-        """Whether no broker has it open, and none was killed in it."""
+        """Whether the last broker has closed it."""
         return not self._disk.exists(self._layout.abort)
 
     @property
@@ -203,7 +204,7 @@ class StoreReader:
     def scan(
         self, start: int | None = None, end: int | None = None
     ) -> Iterator[LogRecord | DamagedRange]:
-        """All good records between two physical offsets, and what is no good record.
+        """All good records between two physical offsets, and the damaged ranges.
 
         `start` is the offset of a record; if not, what comes before the next one is damage.
         """
@@ -216,19 +217,19 @@ class StoreReader:
         return self._with_damages(self._log.stretches, start, end)
 
     def keys(self, physical_offsets: list[int], *, with_tags: bool) -> KeyBatch:
-        """What the good records that lie there are filed under; the offsets ascend."""
+        """The keys of the good records at these offsets, which ascend."""
         return keys_in_log(self._log, physical_offsets, with_tags=with_tags)
 
     def record_at(self, physical_offset: int) -> bytes:
-        """The record that lies exactly there, checked. Raises BadRecord."""
+        """The record at exactly this offset, checked. Raises BadRecord."""
         record = self._log.record_at(physical_offset)
         return self.bytes_at(physical_offset, record.size)
 
     def bytes_at(self, physical_offset: int, size: int) -> bytes:
-        """Bytes of the log as they are, of one file. Raises BadRecord if they are not there."""
+        """Bytes of the log as they are, of one file. Raises BadRecord if they do not exist."""
         found = self._log.bytes_at(physical_offset, size)
         if found is None:
-            raise BadRecord(physical_offset, f"there are no {size} bytes in one file")
+            raise BadRecord(physical_offset, f"no {size} bytes in one file")
         return found
 
     # The queues
@@ -324,7 +325,7 @@ class StoreReader:
 
     def _load(self) -> None:
         layout = self._layout
-        # Before the log and the notes: what a broker writes meanwhile is not judged by them.
+        # Before the log and the notes: they do not cover what a broker writes meanwhile.
         was_ours = is_ours(self._disk, layout)
         noted_end = NO_END if was_ours else load_noted_end(self._disk, layout.checkpoint)
         self._log.load(is_writable=False)
@@ -450,12 +451,12 @@ def find_store(disk: Disk, root: Path, commit_log: Path | None = None) -> StoreL
     layout = layout_of(root, commit_log)
     if disk.exists(layout.commit_log):
         return layout
-    # Whoever names a log means exactly that one.
+    # An explicit commit log means exactly that one.
     stores = [] if commit_log is not None else _stores_below(disk, root)
     if len(stores) > 1:
         raise SeveralStores(root, [each.root for each in stores])
     if not stores:
-        raise BadStoreDirectory(root, f"there is no {layout.commit_log.name} in it")
+        raise BadStoreDirectory(root, f"no {layout.commit_log.name} in this directory")
     return stores[0]
 
 

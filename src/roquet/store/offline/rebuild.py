@@ -1,7 +1,7 @@
-"""Queues made from the log alone, next to those that are there, and how these were set up.
+"""Rebuilds queues from the log alone, and finds out how the old ones were configured.
 
-`verifying` compares the two, `repairing` puts the new ones in the place of the old. Nobody
-hands in settings, so what the log does not say is found out from the files.
+`verify` compares the two, `repair` replaces the old ones. There are no settings, so what the log
+does not contain is derived from the files.
 """
 
 from collections import Counter
@@ -32,11 +32,11 @@ from roquet.store.queues import ConsumeQueues, queues_on_disk
 _USUAL: Final = StoreConfig(root=Path())
 
 OnRecords = Callable[[int], object]
-"""Is told how many more records were looked at, each time."""
+"""Called with the number of records since the last call."""
 
 
 def ignore(_count: int) -> None:
-    """For those who do not show how far they are."""
+    """For callers that show no progress."""
 
 
 class Rebuilt(NamedTuple):
@@ -46,7 +46,7 @@ class Rebuilt(NamedTuple):
     misfits: list[int]
 
     def faults(self) -> list[Fault]:
-        """What the log itself lacks."""
+        """The faults of the log itself."""
         return [
             *(
                 Fault("log", f"bytes {each.start} to {each.end}", each.reason)
@@ -104,7 +104,7 @@ def loaded_deletions(disk: Disk, layout: StoreLayout) -> DeletedQueues:
 
 
 def queue_file_size_of(disk: Disk, layout: StoreLayout) -> int:
-    """What most files have; the usual size if there are none."""
+    """The most common size; the default if there are no files."""
     sizes = Counter(
         file.size
         for topic, queue_id in queues_on_disk(disk, layout)
@@ -115,7 +115,7 @@ def queue_file_size_of(disk: Disk, layout: StoreLayout) -> int:
 
 
 def delay_levels_of(reader: StoreReader) -> tuple[int, ...]:
-    """How long the messages of each level wait: what most of them do, else what is usual."""
+    """How long the messages of each level wait: as most of them do, else the default."""
     topic = SCHEDULE_TOPIC.decode()
     levels = list(DELAY_LEVELS_MS)
     for queue_id in reader.queues().get(topic, ()):
@@ -125,7 +125,7 @@ def delay_levels_of(reader: StoreReader) -> tuple[int, ...]:
             for entry in reader.entries(topic, queue_id, message.queue_offset, 1):
                 delays[entry.tags_code - message.store_timestamp] += 1
             if delay_level_of(message.raw_properties) > queue_id + 1:
-                # It was meant to wait longer than is possible, so this is the last level.
+                # Its level is higher than the last one, so this is the last one.
                 del levels[queue_id + 1 :]
         if delays:
             levels += [levels[-1]] * (queue_id + 1 - len(levels))
@@ -134,7 +134,7 @@ def delay_levels_of(reader: StoreReader) -> tuple[int, ...]:
 
 
 def index_config_of(reader: StoreReader) -> KeyIndexConfig:
-    """As the index is; the usual one if there is none."""
+    """As the index is; the default if there is none."""
     files = reader.index_files
     shape = shape_of(files[-1].file) if files else None
     if shape is None:
@@ -143,7 +143,7 @@ def index_config_of(reader: StoreReader) -> KeyIndexConfig:
 
 
 def _has_tags(reader: StoreReader, file: IndexFile) -> bool:
-    """Whether messages are filed under their tags, too; asks the first that has some."""
+    """Whether messages are indexed by their tags, too; decided by the first that has some."""
     entries = entries_of(file)
     for offset in np.unique(entries["physical_offset"]).tolist():
         try:

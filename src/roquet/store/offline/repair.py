@@ -1,10 +1,10 @@
-"""Queues and index made from the log again, and put in the place of those that are there.
+"""Repairs a store: rebuilds queues and index from the log, and replaces the old ones.
 
     repair/consumequeue, repair/index   the new ones, until they are complete
     repair/old/                         the old ones, until they are removed
 
-The log is only read. At every moment the old queues are in their place, or the new ones, or
-none at all: then the next owner of the directory makes them from the log.
+The log is only read. At every moment the old queues are in place, or the new ones, or none at all:
+then the next owner of the directory rebuilds them from the log.
 """
 
 from contextlib import closing
@@ -43,31 +43,31 @@ def repair(root: Path, clock: Clock, disk: Disk, on_records: OnRecords = ignore)
 
 
 def _repair(layout: StoreLayout, clock: Clock, disk: Disk, on_records: OnRecords) -> Rebuilt:
-    workshop = layout_of(layout.root / "repair", layout.commit_log)
+    workspace = layout_of(layout.root / "repair", layout.commit_log)
     # A repair that was interrupted may have left something.
-    _remove_tree(disk, workshop.root)
+    _remove_tree(disk, workspace.root)
     try:
-        rebuilt = _build(layout, workshop, clock, disk, on_records)
+        rebuilt = _build(layout, workspace, clock, disk, on_records)
     except OSError:
-        # Most likely the disk is full, so nothing may stay behind.
-        _remove_tree(disk, workshop.root)
+        # Most likely the disk is full, so nothing may be left.
+        _remove_tree(disk, workspace.root)
         raise
-    old = layout_of(workshop.root / "old")
+    old = layout_of(workspace.root / "old")
     make_safe_directory(disk, old.root)
-    _replace(disk, layout.queues, workshop.queues, old.queues)
-    _replace(disk, layout.index, workshop.index, old.index)
-    _remove_tree(disk, workshop.root)
+    _replace(disk, layout.queues, workspace.queues, old.queues)
+    _replace(disk, layout.index, workspace.index, old.index)
+    _remove_tree(disk, workspace.root)
     return rebuilt
 
 
 def _build(
-    layout: StoreLayout, workshop: StoreLayout, clock: Clock, disk: Disk, on_records: OnRecords
+    layout: StoreLayout, workspace: StoreLayout, clock: Clock, disk: Disk, on_records: OnRecords
 ) -> Rebuilt:
     with StoreReader.open(layout.root, disk=disk) as reader:
         config = index_config_of(reader)
         with (
-            closing(ConsumeQueues(disk, workshop, queue_file_size_of(disk, layout))) as queues,
-            closing(KeyIndex(disk, workshop.index, clock, config)) as index,
+            closing(ConsumeQueues(disk, workspace, queue_file_size_of(disk, layout))) as queues,
+            closing(KeyIndex(disk, workspace.index, clock, config)) as index,
         ):
             rebuilt = rebuild_queues(reader, queues, loaded_deletions(disk, layout), on_records)
             start, end = reader.log_start, reader.log_end

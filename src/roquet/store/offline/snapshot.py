@@ -1,13 +1,14 @@
-"""What there was to read in a store at one moment: a plain value that can be sent elsewhere.
+"""What a store contained at one moment: a picklable value.
 
-`StoreReader.snapshot` takes one. Whoever has it reads the same messages, however often and in
-however many parts, while the broker goes on writing: no queue is opened again, and nothing
-past `log_end` is looked at.
+`StoreReader.snapshot` takes one. Readers of it get the same messages, however often and in however
+many parts, while the broker continues to write: no queue is opened again, and nothing past
+`log_end` is read. Taking one does not take longer for a larger log: a few thousand places of it are
+read, and the first and the last entry of each queue.
 
-The log is divided into segments. Each begins where a record is known to begin: at the start
-of a file, or where an entry of a queue leads. What a segment holds is found by walking it
-from there, so that no two readers can see it differently, wherever they begin and end, and
-bytes inside a body that look like a record are never taken for one.
+The log is divided into segments. Each starts where a record is known to start: at the start of a
+file, or where an entry of a queue points to. The content of a segment is found by walking it from
+there, so that no two readers can see it differently, wherever they start and end, and bytes inside
+a body that look like a record are never taken for one.
 """
 
 from bisect import bisect_left, bisect_right
@@ -45,7 +46,7 @@ SEGMENT_COUNT_MAX: Final = 2048
 # At most this many records are tried for one that its queue knows, and this many entries for the
 # first one whose message can be found.
 _TRIES: Final = 16
-# More than any queue has messages.
+# More than any queue has.
 OFFSET_MAX: Final = 2**63 - 1
 _LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
 
@@ -56,12 +57,12 @@ Queues = Mapping[tuple[bytes, int], ConsumeQueue]
 
 
 class QueueBounds(NamedTuple):
-    """What makes a record a message of a queue, besides its topic and queue id."""
+    """Which records are messages of a queue, besides topic and queue id."""
 
     # The offsets that the queue has.
     min_offset: int
     max_offset: int
-    # What lies before it belonged to an earlier topic of the same name.
+    # Records before it belong to an earlier topic of the same name.
     first_physical_offset: int
 
     def holds(self, queue_offset: int, physical_offset: int, sys_flag: int) -> bool:
@@ -73,17 +74,17 @@ class QueueBounds(NamedTuple):
 
 
 class StoreSnapshot(msgspec.Struct, frozen=True):
-    """Picklable, like all that comes out of it."""
+    """Picklable, like everything it returns."""
 
     root: Path
-    # Of the whole log; which of them are read is up to the segments.
+    # Of the whole log; the segments determine which of them are read.
     files: tuple[LogFile, ...]
     log_start: int
     log_end: int
     # Of the topics that were asked for, by topic and queue id.
     queues: dict[tuple[str, int], QueueBounds]
-    # Queues of these topics that cannot be trusted. One that is not in `queues` cannot be read
-    # at all, and its messages are missing; `roquet store repair` makes it again.
+    # Damaged queues of these topics. One that is not in `queues` cannot be read at all, and its
+    # messages are missing; `roquet store repair` rebuilds it.
     broken_queues: tuple[tuple[str, int], ...]
     # In the order of the log, without those that hold nothing of what was asked for.
     segments: tuple[Segment, ...]
@@ -100,20 +101,20 @@ class StoreSnapshot(msgspec.Struct, frozen=True):
         return self.queues.get((topic, queue_id))
 
     def range(self, begin: int, end: int) -> StoreRange:
-        """The records that begin between two physical offsets, which may be any.
+        """The records that start between two physical offsets, which may be any.
 
-        Ranges that are next to each other give every record once. One that begins inside a
-        segment reads the segment from its start, and says nothing about what comes before.
+        Adjacent ranges yield every record once. One that starts inside a segment reads the segment
+        from its start, and skips what comes before.
         """
         first = bisect_right(self.segments, begin, key=_end_of_segment)
         last = bisect_left(self.segments, end, key=_start_of_segment) if begin < end else first
         return StoreRange(begin, end, self.segments[first:last], self.checksummed)
 
     def splits(self, split_size: int) -> list[tuple[int, int]]:
-        """Ranges of about `split_size` bytes that together give everything.
+        """Ranges of about `split_size` bytes that together yield everything.
 
-        They are cut where segments begin, so nothing is read twice. Where a long part of the log
-        has no place that a queue leads to, a range may be larger.
+        They are cut where segments start, so nothing is read twice. Where no queue points into a
+        long part of the log, a range may be larger.
         """
         groups: list[tuple[int, int]] = []
         size = 0
@@ -144,7 +145,7 @@ class StoreSnapshot(msgspec.Struct, frozen=True):
 def _times_of(segments: Sequence[Segment]) -> tuple[list[float], list[float]]:
     """The earliest and the latest time at which something of each segment can be stored.
 
-    It lies between the times at which the segment and the next one begin, unless a time after
+    It lies between the times at which the segment and the next one start, unless a time after
     it is earlier, or one before it is later: then the clock was set, and both count.
     """
     times = [each.store_time for each in segments]
@@ -202,7 +203,7 @@ def _known_records(
 def _known_record(
     log: CommitLog, queues: Queues, file: MappedFile, start: int, end: int
 ) -> LogRecord | None:
-    """A record that its queue leads to: the queue does not know what somebody put into a body."""
+    """A record that its queue points to, so it is not part of the body of another."""
     for _ in range(_TRIES):
         record = find_record(file, start - file.start, log.checksummed)
         if record is None or record.physical_offset >= end:
@@ -231,7 +232,7 @@ def extent_of(
     """None for a queue that was deleted.
 
     `late_end` is just past the last offset that records without an entry have, at the end of the
-    log. A broken queue ends too early, and nobody knows how much.
+    log. A broken queue ends too early, by an unknown number of messages.
     """
     deleted_end = deletions.end_of(queue.topic, queue.queue_id)
     last_end = queue.last_physical_end()
@@ -278,15 +279,15 @@ def needed(segments: Sequence[Segment], extents: Collection[QueueExtent]) -> lis
 
 
 def is_light(topic: str) -> bool:
-    """Whether its queue only leads to messages of other topics."""
+    """Whether its queue only points to messages of other topics."""
     return topic.startswith(_LIGHT_QUEUE_PREFIX)
 
 
 def catch_up(log: CommitLog, queue: ConsumeQueue) -> None:
-    """Let a queue have the entries that were written since it was loaded, up to the log's end.
+    """Add the entries that were written since the queue was loaded, up to the end of the log.
 
-    Queues are loaded one after the other, and a broker does not wait meanwhile. Without this a
-    later message of one queue would be there, and an earlier one of another would not.
+    Queues are loaded one after the other, while a broker may be writing. Without this a later
+    message of one queue would be included, and an earlier one of another would not.
     """
     while (entry := queue.dropped_entry()) is not None and 0 < entry.physical_end <= log.end:
         try:
@@ -302,7 +303,7 @@ def catch_up(log: CommitLog, queue: ConsumeQueue) -> None:
 
 
 def refuse_unreadable(disk: Disk, layout: StoreLayout, topics: Collection[str] | None) -> None:
-    """Kinds of queues that Apache 5 has besides the usual one, and that are not read here.
+    """Refuse the kinds of queues of Apache 5 that are not read here.
 
     Raises BadStoreDirectory or UnreadableTopic.
     """
@@ -310,7 +311,7 @@ def refuse_unreadable(disk: Disk, layout: StoreLayout, topics: Collection[str] |
     if rocks_db is not None:
         raise BadStoreDirectory(
             layout.root,
-            f"its queues are kept in RocksDB ({rocks_db.name}), which is not read from files: "
+            f"its queues are in RocksDB ({rocks_db.name}), which cannot be read offline: "
             "read it through its broker",
         )
     batch_queues = {

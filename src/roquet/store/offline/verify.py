@@ -1,8 +1,8 @@
-"""Is every record of a store whole, are queues and index what the log says, can state be read?
+"""Verifies a store: every record is good, queues and index match the log, state can be read.
 
-Nothing in the directory is changed. The queues are made from the log once more, elsewhere,
-and compared entry by entry. What the next owner of the directory does by itself is no fault:
-to cut a torn tail after a crash, to complete the queues then, to file the last keys.
+Nothing in the directory is changed. The queues are rebuilt from the log elsewhere, and compared
+entry by entry. What the next owner of the directory repairs by itself is no fault: a torn tail
+after a crash, queues that lack its last entries, keys that are not indexed yet.
 """
 
 from collections.abc import Iterator, Sequence
@@ -121,7 +121,7 @@ def _queue_faults(
 def _offsets_to_compare(
     file: MappedFile | None, rebuilt: ConsumeQueue | None, start: int, file_size: int
 ) -> range:
-    """The offsets in a file that begins at `start` for which it has data, or should have.
+    """The offsets in a file that starts at `start` for which it has data, or should have.
 
     Most queues are short, and their files mostly holes.
     """
@@ -164,7 +164,7 @@ def _index_faults(
     by_name = {file.file.path.name: file for file in reader.index_files}
     entries = [each for each in disk.entries(layout.index) if each.name.isdigit() and each.size]
     if not reader.was_clean:
-        # Its owner is writing to the newest one; the next owner makes it again.
+        # Its owner is writing to the newest one; the next owner rebuilds it.
         del entries[-1:]
     has_faults = False
     for entry in entries:
@@ -174,17 +174,17 @@ def _index_faults(
             has_faults = True
             yield Fault(f"index {entry.name}", "file", reason)
     files = [by_name[each.name] for each in entries if each.name in by_name]
-    # A broken file lacks any number of keys, and nobody wants to know which.
+    # A broken file lacks any number of keys; listing them would not help.
     if files and not has_faults:
         yield from _key_faults(reader, files, damages, on_records)
 
 
 def _shape_fault(disk: Disk, layout: StoreLayout, entry: DirectoryEntry) -> str | None:
-    """What is wrong with a file that does not tell its shape: nothing, if it was never used."""
+    """The fault of a file of unknown shape: none, if it was never used."""
     path = layout.index / entry.name
     with closing(MappedFile(disk, path, 0, entry.size, is_writable=False)) as file:
         is_unused = file.is_zero_from(index_file_size(0, 0))
-    return None if is_unused else "its header does not fit its entries"
+    return None if is_unused else "its header does not match its entries"
 
 
 def _key_faults(

@@ -1,1 +1,1 @@
-"""From the entries of a queue to its messages: by offset, by time, past damage."""
+"""Reads messages of a queue: by offset, by time, past damaged entries."""

@@ -1,10 +1,9 @@
 """Reading messages of one queue: entries, filters, limits, and a look at every record.
 
-An entry says where a record lies. Before the record is handed out it has to say the same of
-itself: its place, its size, its topic, its queue and its offset in it. So a damaged entry
-never leads to a wrong message; as a rule it is repaired on the spot. Checksums are compared with
-every read, too, except for what this process wrote moments ago: a disk may forget what it knew when
-the store was opened.
+An entry points to a record. Before the record is returned, its own fields have to agree with the
+entry: place, size, topic, queue and offset. So a damaged entry never leads to a wrong message; as a
+rule it is repaired on the spot. Checksums are compared with every read, too, except for what this
+process wrote moments ago: a disk may lose bytes that were good when the store was opened.
 """
 
 from collections.abc import Callable
@@ -22,20 +21,20 @@ from roquet.store.files.mapped_file import MappedFile
 from roquet.store.log_scan import LogRecord
 from roquet.store.reading.gathering import Gathering
 
-# At most this many entries are looked at for one read when a filter drops most of them.
+# At least this many entries are read at once when a filter may drop most of them.
 SCAN_COUNT_MIN: Final = 800
-# What most reads want, and what our own memory holds: no disk had a chance to change it.
+# The end of the log, which most reads are for and our own memory holds: no disk could change it.
 FRESH_SIZE: Final = KEPT_SIZE
 
-# At most this much of the log is read for one entry while somebody waits.
+# At most this much of the log is read to repair one entry, since a reader waits.
 SEARCH_SIZE_MAX: Final = 4 << 20
 
 
 class ReadStatus(Enum):
     """Apache's names: they travel as remarks of pull replies.
 
-    Two of Apache's are missing: there is no queue that cannot be made, and a message that is
-    being removed is below the smallest offset already.
+    Two of Apache's are missing: a queue can always be created, and a message that is being
+    removed is below the smallest offset already.
     """
 
     FOUND = "FOUND"
@@ -68,7 +67,7 @@ class ReadResult(msgspec.Struct, gc=False):
         found: list[bytes] = []
         start = 0
         while start < len(body):
-            # Each begins with its size, which was checked when it was read.
+            # Each starts with its size, which was checked when it was read.
             end = start + int.from_bytes(body[start : start + 4])
             found.append(body[start:end])
             start = end
@@ -77,19 +76,19 @@ class ReadResult(msgspec.Struct, gc=False):
 
 @final
 class QueueReadLimits(msgspec.Struct, gc=False):
-    """What one read may bring, and what it looks for. None lets everything pass."""
+    """The limits and filters of one read. None passes everything."""
 
     count_max: int
     size_max: int
     matches_code: Callable[[int], bool] | None = None
     matches_record: Callable[[bytes], bool] | None = None
-    # Whoever knows how much it wants gets it, whatever is usual for what lies in memory or on disk.
+    # Apply only these limits, not those of the store for reads from memory and from disk.
     is_bulk: bool = False
 
 
 @final
 class MessageReader:
-    """Repairs entries, if it may write."""
+    """The slow path of reads. Repairs entries, if it may write."""
 
     def __init__(
         self,
@@ -108,7 +107,7 @@ class MessageReader:
         self._config = config
         self._in_memory_size = config.in_memory_size
         self._check_reads = config.check_reads
-        # Of what is in memory and, less, of what has to come from disk: count and size.
+        # Count and size of reads from memory and, smaller, of reads from disk.
         self._bounds_in_memory = config.read_count_max_in_memory, config.read_size_max_in_memory
         self._bounds_on_disk = config.read_count_max_on_disk, config.read_size_max_on_disk
 
@@ -117,7 +116,7 @@ class MessageReader:
     ) -> ReadResult:
         """Messages from `offset` on, but before `max_offset`.
 
-        If there is a message at all, one comes back, however large it is.
+        If there is a message at all, at least one is returned, however large it is.
         """
         min_offset = queue.min_offset
         if max_offset == 0:
@@ -185,14 +184,14 @@ class MessageReader:
             record = self._log.record_at(physical_offset)
             if record.size == size and is_message(record, queue, offset):
                 return self._log.bytes_at(physical_offset, size) or b""
-            reason = "is not the message that its queue says"
+            reason = "is not the message that its queue entry names"
         except BadRecord as bad:
             reason = bad.reason
         self._on_damage(Damage(physical_offset, reason))
         return self._repaired(queue, offset)
 
     def _repaired(self, queue: ConsumeQueue, offset: int) -> bytes:
-        """The record of a message whose entry was wrong; the entry is right from now on."""
+        """The record of a message whose entry was wrong, after the repair of the entry."""
         record = find_by_neighbours(self._log, queue, offset)
         if record is None:
             return b""
@@ -203,7 +202,7 @@ class MessageReader:
 
 
 def _scan_count(limits: QueueReadLimits) -> int:
-    """How many entries are looked at."""
+    """How many entries are read."""
     count = max(1, limits.count_max)
     if limits.matches_code is not None or limits.matches_record is not None:
         return max(SCAN_COUNT_MIN, count)
@@ -245,14 +244,14 @@ def offset_by_time(
     while low < high:
         middle = (low + high) // 2
         found = _first_readable(store_time, middle, high)
-        if found is None or _is_behind(found[1], timestamp, boundary):
+        if found is None or _is_after(found[1], timestamp, boundary):
             high = middle
         else:
             low = found[0] + 1
     return low if boundary is Boundary.LOWER else max(low - 1, min_offset)
 
 
-def _is_behind(store_timestamp: int, timestamp: int, boundary: Boundary) -> bool:
+def _is_after(store_timestamp: int, timestamp: int, boundary: Boundary) -> bool:
     if boundary is Boundary.LOWER:
         return store_timestamp >= timestamp
     return store_timestamp > timestamp
@@ -272,9 +271,9 @@ def _first_readable(
 def find_by_neighbours(
     log: CommitLog, queue: ConsumeQueue, offset: int, size_max: int = SEARCH_SIZE_MAX
 ) -> LogRecord | None:
-    """The record of message `offset`, looked for between the records before and after it.
+    """The record of message `offset`, searched between the records before and after it.
 
-    None if it is not there, or too far to look for.
+    None if it is not there, or if these are too far apart.
     """
     before = queue.entry(offset - 1) if offset > queue.min_offset else None
     after = queue.entry(offset + 1)

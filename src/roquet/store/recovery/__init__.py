@@ -1,1 +1,1 @@
-"""What one owner leaves to the next, and how the next brings the queues in step with the log."""
+"""Opening a store: finds the end of the log and makes the queues agree with it."""

@@ -1,4 +1,4 @@
-"""How a directory becomes a store again: in which order its parts are loaded and mended."""
+"""Opens a store: the order in which its parts are loaded and recovered."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ from roquet.store.recovery.cut_backup import back_up_cut
 from roquet.store.recovery.recovery import Cutting, LastOwner, RecoveryReport, recover
 from roquet.store.store_lock import StoreLock
 
-# A store that is opened waits at most this long for keys to be filed, some millions a second.
+# Opening waits at most this long for keys to be indexed, some millions a second.
 _FILING_S_MAX: Final = 10.0
 
 
@@ -35,8 +35,8 @@ class StoreParts(msgspec.Struct, frozen=True, kw_only=True):
     index: KeyIndex | None
 
 
-def bring_into_order(parts: StoreParts, cut_end: int) -> RecoveryReport:
-    """What the log has behind `cut_end`, where a record ends, is cut off and kept aside.
+def recover_store(parts: StoreParts, cut_end: int) -> RecoveryReport:
+    """What the log has after `cut_end`, where a record ends, is cut off and backed up.
 
     Raises BadStoreDirectory, BadStateFile, StateNotSaved, DiskFull and OSError.
     """
@@ -48,9 +48,9 @@ def bring_into_order(parts: StoreParts, cut_end: int) -> RecoveryReport:
     log.load()
     has_revived = False
     if cut_end < log.files_end:
-        # Whoever goes on with the log did not delete them.
+        # The master that continues the log did not delete them.
         has_revived = parts.deletions.revive(cut_end)
-        # What comes in place of what is cut off may be older, and is not safe because that was.
+        # What replaces the cut part may be older, and is not synced although that was.
         checkpoints.save(Checkpoint(durable_end=min(checkpoint.durable_end, cut_end)))
     lost_notes = _load_checksum_notes(parts)
     report = recover(
@@ -74,11 +74,11 @@ def bring_into_order(parts: StoreParts, cut_end: int) -> RecoveryReport:
             has_revived=has_revived,
         ),
     )
-    # Before the checkpoint says that our own records go on up to here.
+    # Before the checkpoint records that our own records extend up to here.
     parts.checksum_notes.go_on(log, with_checksums=parts.config.write_checksums)
     lock.mark_ours()
     if checkpoint.durable_end > log.end:
-        # Files are gone. What is written there from now on is not safe because they were.
+        # Files are missing. What is written there from now on is not synced although they were.
         checkpoints.save(replace(checkpoints.value, durable_end=log.end))
     checkpoints.note_durable(log.end)
     log.resume()
@@ -88,7 +88,7 @@ def bring_into_order(parts: StoreParts, cut_end: int) -> RecoveryReport:
             log,
             was_clean=was_clean,
             index_timestamp=checkpoint.index_timestamp,
-            distrust=lambda behind: _distrust_index(checkpoints, behind),
+            distrust=lambda timestamp: _distrust_index(checkpoints, timestamp),
         )
         parts.index.file_backlog(log, _FILING_S_MAX)
     return replace(report, lost_notes=lost_notes)
@@ -110,8 +110,8 @@ def _load_checksum_notes(parts: StoreParts) -> str:
     return ""
 
 
-def _distrust_index(checkpoints: CheckpointFile, behind: int) -> None:
-    # Not what was loaded before: the queues may have lost their trust since.
+def _distrust_index(checkpoints: CheckpointFile, timestamp: int) -> None:
+    # Not what was loaded before: the queue timestamp may have been reset since.
     checkpoint = checkpoints.value
-    if behind < checkpoint.index_timestamp:
-        checkpoints.save(replace(checkpoint, index_timestamp=behind))
+    if timestamp < checkpoint.index_timestamp:
+        checkpoints.save(replace(checkpoint, index_timestamp=timestamp))

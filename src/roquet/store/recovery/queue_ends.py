@@ -1,8 +1,8 @@
 """Where each queue ends before the log is dispatched to it again.
 
 There may be tens of thousands of queues, most of them short and idle, and none of their files in
-memory. So each file is opened once for all that is to be known of it, and the records that the
-last entries lead to are looked at in the order of the log.
+memory. So each file is opened once for all checks, and the records of the last entries are read
+in the order of the log.
 """
 
 from collections.abc import Iterator
@@ -33,13 +33,13 @@ class QueueEnds:
     def load(self, physical_limit: int) -> int | None:
         """Load all queues and cut those that are sound; see `ConsumeQueues.load`.
 
-        The others stay as they are until `cut`, which removes files that make no queue.
+        The others stay as they are until `cut`, which removes files that do not form a queue.
         """
         self._cut_at = physical_limit
         return self._queues.load(self._cut_one)
 
     def cut(self, physical_limit: int) -> None:
-        """Have all queues end before the first record at or after the limit."""
+        """End all queues before the first record at or after the limit."""
         if physical_limit != self._cut_at:
             self._cut_queues.clear()
             self._last_entries.clear()
@@ -72,14 +72,14 @@ class QueueEnds:
             self._last_entries[queue] = last
 
     def _drop_strays(self) -> None:
-        """Drop entries at the end of queues that do not lead to their record.
+        """Drop entries at the end of queues that do not point to their record.
 
-        Apache leaves some behind when it cuts a queue, and finds them again after a restart.
+        Apache leaves some when it cuts a queue, and finds them again after a restart.
         """
-        last = [each for each in self._last_entries.items() if self._leads_to_log(each[1])]
+        last = [each for each in self._last_entries.items() if self._points_to_log(each[1])]
         last.sort(key=lambda each: each[1].physical_offset)
         for file, queues in groupby(last, lambda each: self._log.file_at(each[1].physical_offset)):
-            # They lie far apart: what is read ahead would be the whole log in the end.
+            # They lie far apart: read-ahead would load the whole log in the end.
             with _read_by_page(file):
                 for queue, entry in queues:
                     self._drop_strays_of(queue, entry)
@@ -88,12 +88,12 @@ class QueueEnds:
         if not self._is_stray(queue, last):
             return
         entry: QueueEntry | None = last
-        while entry is not None and self._leads_to_log(entry) and self._is_stray(queue, entry):
+        while entry is not None and self._points_to_log(entry) and self._is_stray(queue, entry):
             queue.drop_last()
             entry = queue.entry(queue.max_offset - 1)
         queue.close_files()
 
-    def _leads_to_log(self, entry: QueueEntry) -> bool:
+    def _points_to_log(self, entry: QueueEntry) -> bool:
         return not entry.is_blank and entry.physical_offset >= self._log.start
 
     def _is_stray(self, queue: ConsumeQueue, last: QueueEntry) -> bool:

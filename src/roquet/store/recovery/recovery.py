@@ -1,8 +1,8 @@
-"""Bringing a store into order when it is opened, whatever state it was left in.
+"""Recovers a store when it is opened, whatever state it was left in.
 
-The log is the truth. Its last part is read and every record checked: what is good is kept, what
-follows is cut off and kept aside, and the queues are made to agree with it. How much has to be
-read is decided by what the last owner left: after a clean end the last files, after a
+The log is the truth. Its last part is read and every record checked: good records are kept, what
+follows them is cut off and backed up, and the queues are made to agree with it. How much has to be
+read depends on the state that the last owner left: after a clean shutdown the last files, after a
 crash everything since the checkpoint, and more if a queue turns out to lack entries.
 """
 
@@ -25,7 +25,7 @@ from roquet.store.queues import ConsumeQueues
 from roquet.store.recovery.queue_ends import QueueEnds
 
 # A store that was closed is complete: only its end has to be found. Apache reads three files,
-# which would take us ten seconds; what is not read here is checked when it is used.
+# which would take us ten seconds; the rest is checked when it is read.
 CLEAN_SCAN_FILES: Final = 1
 # This many queues have files open at once: entries of more are synced, and their files closed.
 OPEN_QUEUE_COUNT_MAX: Final = 1000
@@ -37,36 +37,36 @@ class RecoveryReport(msgspec.Struct, frozen=True):
     log_end: int
     scanned_from: int
     record_count: int
-    # Bytes past the end that looked like something, and are no longer in the log.
+    # Bytes past the end that were not zero, and are no longer in the log.
     cut_size: int
     cut_reason: str
-    # Where they are now; None without any, or if there was no space for them.
+    # Their backup; None without any, or without space for it.
     cut_path: Path | None
     damages: tuple[DamagedRange, ...]
     # Physical offsets of records that contradict their queue.
     misfits: tuple[int, ...]
-    # Why it is not known any more which records were written with checksums; empty if it is.
+    # Why it is unknown which records were written with checksums; empty if it is known.
     lost_notes: str = ""
 
 
 class LastOwner(NamedTuple):
-    """What is known of the one who had the store before."""
+    """What is known of the previous owner of the store."""
 
     was_clean: bool
     was_ours: bool
     checkpoint: Checkpoint
-    # What lies before it was synced by one of us, and nobody else wrote to it since.
+    # Records before it were synced by a Roquet broker, and no other broker wrote since.
     synced_end: int
 
 
 class Cutting(msgspec.Struct, frozen=True):
-    """`keep_aside` is told the end of the log before what lies behind it is cut off.
+    """`back_up` is called with the end of the log before the rest is cut off; it returns the path.
 
-    It says where that is from now on. What follows `end`, where a record ends, goes with it,
-    however good it is. With `has_revived`, queues that were deleted behind it are made again.
+    What follows `end`, where a record ends, is cut off however good it is. With `has_revived`,
+    queues that were deleted after it are rebuilt.
     """
 
-    keep_aside: Callable[[int], Path | None]
+    back_up: Callable[[int], Path | None]
     end: int = NO_END
     has_revived: bool = False
 
@@ -83,7 +83,7 @@ def recover(
 ) -> RecoveryReport:
     """The log is loaded, the queues are loaded here. Raises BadStoreDirectory, or OSError.
 
-    `distrust_queues` takes back what the checkpoint says of the queues.
+    `distrust_queues` resets the checkpoint of the queues.
     """
     was_clean, was_ours, checkpoint, synced_end = last_owner
     cut_end = cutting.end
@@ -96,7 +96,8 @@ def recover(
     if cutting.has_revived:
         suspect_from = log.start
     if suspect_from is not None and log.files:
-        # Should this recovery be cut off, the next one finds queues that are sound, but not whole.
+        # Should this recovery be interrupted, the next one finds queues that are sound, but not
+        # complete.
         distrust_queues()
         start = min(start, _file_start(log, suspect_from))
     while True:
@@ -111,11 +112,11 @@ def recover(
                 _check_dropped(log, queue, tail.end, start, was_clean=was_clean and not is_cut)
             break
         except EntriesMissing as missing:
-            # Likewise: the checkpoint may have the next one begin later than this one has to.
+            # Likewise: by the checkpoint the next one may start later than this one has to.
             distrust_queues()
             start = _file_start(log, missing.physical_offset)
     cut_size = log.written_end(tail.end) - tail.end
-    cut_path = cutting.keep_aside(tail.end) if cut_size else None
+    cut_path = cutting.back_up(tail.end) if cut_size else None
     log.cut(tail.end, is_zero_behind=not cut_size)
     _keep_log(log, tail, start, synced_end)
     _keep_queues(queues, tail, is_rest_synced=was_clean or was_ours)
@@ -134,7 +135,7 @@ def recover(
 
 
 def first_file_to_scan(first_timestamps: Sequence[int | None], complete_timestamp: int) -> int:
-    """After a crash: the last file that began when everything was known to be complete.
+    """After a crash: the last file that was started while everything was known to be complete.
 
     The store timestamps are those of the first records of the files, None without one.
     """
@@ -152,11 +153,11 @@ def is_lost_in_between(
 
     Past the end of a log there may be records, too: pages that reached the disk while those
     before them did not, or what Apache left when it cut the log. The former are not older than
-    what is known to be durable (None: everything is), the latter older than what lies before.
+    what is known to be durable (None: everything is), the latter older than what precedes them.
     """
     if after is None or after.store_timestamp < last_timestamp:
         return False
-    # Some of the very millisecond of the checkpoint may have come after the sync.
+    # Some of the same millisecond as the checkpoint may have come after the sync.
     return durable_timestamp is None or after.store_timestamp < durable_timestamp
 
 
@@ -210,16 +211,16 @@ class _TailPass:
             else:
                 self.end = self._end_max
                 if self._end_max < self._log.files_end:
-                    self.cut_reason = "it was never part of the log that goes on there"
+                    self.cut_reason = "not part of the log of the master that continues there"
             return
 
     def _after(self, bad: BadRecord) -> int | None:
-        """Where the log goes on behind a bad spot; None if that is its end."""
+        """Where the log continues after a bad record; None if it ends there."""
         after = self._log.find_record(bad.physical_offset + 1)
         if after is not None and after.physical_offset >= self._end_max:
             after = None
         if bad.physical_offset < self._durable_end:
-            # All was synced up to there, so a record begins there, or will.
+            # All was synced up to there, so a record starts there, or will.
             return (
                 self._durable_end
                 if after is None
@@ -231,7 +232,7 @@ class _TailPass:
         return None
 
     def _dispatch_good(self, start: int) -> None:
-        # In a store that was closed every record is safe, however late it came.
+        # In a cleanly closed store every record is synced, however late it came.
         durable_timestamp = inf if self._durable_timestamp is None else self._durable_timestamp
         for stretch in self._log.stretches(start, self._end_max):
             self._dispatch_all(stretch)
@@ -239,7 +240,7 @@ class _TailPass:
             self.last_timestamp = stretch.last_timestamp
             self.record_count += stretch.record_count
             if stretch.latest_timestamp >= durable_timestamp and self.unsafe_from is None:
-                # Some records before it may be durable: to write them again does no harm.
+                # Some records before it may be durable: writing them again does no harm.
                 self.unsafe_from = stretch.start
 
     def _note_queues(self, stretch: Stretch) -> None:
@@ -255,7 +256,7 @@ class _TailPass:
             self._open_queues.clear()
 
     def _has_unsafe_entries(self, stretch: Stretch) -> bool:
-        # A store that was closed has none.
+        # A cleanly closed store has none.
         is_known = self._durable_timestamp is None
         return not is_known and stretch.latest_timestamp > self._entries_synced_at
 
@@ -280,7 +281,7 @@ def _first_timestamp(log: CommitLog, file_start: int) -> int | None:
 
 
 def _file_start(log: CommitLog, physical_offset: int) -> int:
-    """The start of the last file that begins at or before an offset; else of the first one."""
+    """The start of the last file that starts at or before an offset; else of the first one."""
     return max(
         (file.start for file in log.files if file.start <= physical_offset), default=log.start
     )
@@ -291,7 +292,7 @@ def _check_dropped(
 ) -> None:
     """Raises EntriesMissing if a queue that got shorter may lack messages that are in the log.
 
-    A crash loses messages whose entries were written already: they lead past the end of the
+    A crash loses messages whose entries were written already: they point past the end of the
     log. Any other entry that was dropped is damaged, and its message may lie before the
     dispatched part.
     """
@@ -303,12 +304,12 @@ def _check_dropped(
 
 
 def _keep_log(log: CommitLog, tail: _TailPass, start: int, synced_end: int) -> None:
-    """Make sure that what was found stays; the log is cut."""
+    """Sync the records that were found; the log is cut already."""
     for file in log.files:
         file.is_verified = file.start >= start and not any(
             file.start < damage.end and damage.start < file.end for damage in tail.damages
         )
-    # A killed process leaves much that is in memory only; it counts as stored from now on.
+    # A killed process leaves much in the memory of the kernel only; it counts as stored now.
     if tail.unsafe_from is not None:
         log.write_again(max(tail.unsafe_from, synced_end))
     log.synced_end = start
@@ -317,15 +318,15 @@ def _keep_log(log: CommitLog, tail: _TailPass, start: int, synced_end: int) -> N
 
 
 def _keep_queues(queues: ConsumeQueues, tail: _TailPass, *, is_rest_synced: bool) -> None:
-    """They are synced later, by the one who flushes, as long as enough files can be open.
+    """They are synced later, by the flushing thread, as long as enough files can be open.
 
-    Until then, the checkpoint has the next recovery begin where this one did.
+    Until then, by the checkpoint, the next recovery starts where this one did.
     """
     for key, queue in tuple(queues.by_key.items()):
         if key in tail.unsafe_queues:
             assert tail.entries_unsafe_from is not None
             queue.write_again(tail.entries_unsafe_from)
-        queue.settle(is_rest_synced=is_rest_synced)
+        queue.wipe_dropped(is_rest_synced=is_rest_synced)
         if len(queues.by_key) > OPEN_QUEUE_COUNT_MAX:
             queues.close_files([key])
 

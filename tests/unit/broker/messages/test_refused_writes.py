@@ -55,6 +55,6 @@ async def test_senders_who_are_refused_are_seen_in_the_log(
                 append_draft(bed.broker, "TopicA", draft())
     (refused,) = [each for each in caplog.messages if each.startswith("messages refused")]
     assert refused == (
-        "messages refused: 1 (the disk is full: 95 percent of it is in use, and "
-        "diskSpaceWarningLevelRatio says that this is too much)"
+        "messages refused: 1 (the disk is full: 95 percent of it is in use, more than "
+        "diskSpaceWarningLevelRatio allows)"
     )

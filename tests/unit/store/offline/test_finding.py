@@ -39,5 +39,5 @@ def test_of_several_stores_none_is_meant(tmp_path: Path) -> None:
 
 def test_a_log_that_is_named_is_the_one(tmp_path: Path) -> None:
     make_store(tmp_path / "broker-a")
-    with pytest.raises(BadStoreDirectory, match="no elsewhere in it"):
+    with pytest.raises(BadStoreDirectory, match="no elsewhere in"):
         find_store(SystemDisk(), tmp_path, tmp_path / "elsewhere")

@@ -66,12 +66,12 @@ def test_every_flipped_byte_of_what_is_written_is_a_fault(file: IndexFile) -> No
 @pytest.mark.parametrize(
     ("position", "reason"),
     [
-        (36, "its header cannot be true"),
-        (23, "its header names other messages than its entries"),
-        (31, "its header names other messages than its entries"),
-        (35, "its header counts other slots than are in use"),
-        (HEADER_SIZE, "its entries are not linked as their hashes demand"),
-        (ENTRIES_START + 2 * 20 + 19, "its entries are not linked as their hashes demand"),
+        (36, "its header is invalid"),
+        (23, "its header does not match its entries"),
+        (31, "its header does not match its entries"),
+        (35, "its header has a wrong count of used slots"),
+        (HEADER_SIZE, "its entries are not linked by their hashes"),
+        (ENTRIES_START + 2 * 20 + 19, "its entries are not linked by their hashes"),
         (ENTRIES_START + 2 * 20 + 10, "its entries are not in the order of the log"),
     ],
 )

@@ -39,15 +39,15 @@ def test_equal_entries_are_right() -> None:
 @pytest.mark.parametrize("wrong", [(1101, 100, 8), (1100, 101, 8), (1100, 100, 9), (-1, -1, -1)])
 def test_another_place_size_or_code_is_not_what_the_log_says(wrong: tuple[int, int, int]) -> None:
     assert faults((FIRST, wrong, THIRD), (FIRST, SECOND, THIRD)) == [
-        EntryFault(41, 41, "not what the log says")
+        EntryFault(41, 41, "differs from the log")
     ]
 
 
 def test_neighbours_are_told_together() -> None:
     found = (SECOND, FIRST, THIRD, FIRST)
     assert faults(found, (FIRST, SECOND, THIRD, THIRD)) == [
-        EntryFault(40, 41, "not what the log says"),
-        EntryFault(43, 43, "not what the log says"),
+        EntryFault(40, 41, "differs from the log"),
+        EntryFault(43, 43, "differs from the log"),
     ]
 
 

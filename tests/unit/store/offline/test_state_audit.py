@@ -44,10 +44,10 @@ def test_a_broken_file_is_told_with_what_a_broker_will_do(
     (config / "topics.json.bak").write_bytes(GOOD)
     (fault,) = faults(config)
     assert fault.startswith(f"state: config/topics.json: {reason}")
-    assert fault.endswith("; its backup is older, and used instead")
+    assert fault.endswith("; the older backup is used instead")
     (config / "topics.json.bak").write_bytes(b"[")
     (fault,) = faults(config)
-    assert "and its backup is no better" in fault
+    assert "its backup cannot be read either" in fault
     assert fault.endswith("a broker starts without it")
 
 
@@ -60,4 +60,4 @@ def test_a_file_of_any_other_name_has_to_be_json(config: Path) -> None:
 def test_a_file_without_a_backup_may_be_missing_in_between(config: Path) -> None:
     (config / "topics.json.bak").write_bytes(GOOD)
     (fault,) = faults(config)
-    assert fault == ("state: config/topics.json: missing; its backup is older, and used instead")
+    assert fault == ("state: config/topics.json: missing; the older backup is used instead")

@@ -139,7 +139,7 @@ def test_every_byte_of_an_entry_is_compared(root: Path) -> None:
     path = root / "consumequeue" / "Topic1" / "0" / f"{0:020d}"
     for position in range(20):
         flip(path, 60 + position, 1)
-        assert fault_texts(root) == ["queue Topic1/0: offsets 3 to 3: not what the log says"], (
+        assert fault_texts(root) == ["queue Topic1/0: offsets 3 to 3: differs from the log"], (
             position
         )
         flip(path, 60 + position, 1)
@@ -158,7 +158,7 @@ def test_a_queue_file_of_another_size_is_told(root: Path) -> None:
     path = root / "consumequeue" / "Topic2" / "0" / f"{200:020d}"
     path.write_bytes(bytes(100))
     assert fault_texts(root) == [
-        f"queue Topic2/0: file {path.name}: has 100 bytes, the configuration says 200"
+        f"queue Topic2/0: file {path.name}: has 100 bytes, but 200 are configured"
     ]
 
 
@@ -219,9 +219,9 @@ def index_file(root: Path) -> Path:
     ("position", "reason"),
     [
         (7, "records at"),  # begin timestamp
-        (23, "its header does not fit its entries"),
-        (40 + 3, "its entries are not linked as their hashes demand"),
-        (40 + 50 * 4 + 5 * 20 + 19, "its entries are not linked as their hashes demand"),
+        (23, "its header does not match its entries"),
+        (40 + 3, "its entries are not linked by their hashes"),
+        (40 + 50 * 4 + 5 * 20 + 19, "its entries are not linked by their hashes"),
     ],
 )
 def test_a_flipped_byte_of_the_index_is_told(
@@ -296,5 +296,5 @@ def test_the_newest_index_file_of_an_open_store_is_left_alone(tmp_path: Path) ->
     assert fault_texts(tmp_path) == []
     flip(older, 40)
     assert fault_texts(tmp_path) == [
-        f"index {older.name}: file: its entries are not linked as their hashes demand"
+        f"index {older.name}: file: its entries are not linked by their hashes"
     ]
