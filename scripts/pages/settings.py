@@ -8,10 +8,9 @@ from typing import Final
 
 from roquet.broker.settings import apache_keys
 from roquet.broker.settings.config import BrokerConfig
-from roquet.broker.settings.harmless import HARMLESS
-from roquet.broker.settings.promises import PROMISES
+from roquet.broker.settings.not_obeyed import HARMLESS, UNSUPPORTED
 from roquet.namesrv import config as namesrv
-from roquet.settings.promises import Promise
+from roquet.settings.options import Unsupported
 from roquet.store.config import StoreConfig
 from scripts.pages import setting_effects
 
@@ -39,11 +38,11 @@ def name_server_settings() -> str:
 
 
 def refused_by_brokers() -> str:
-    return _promises(PROMISES)
+    return _unsupported(UNSUPPORTED)
 
 
 def refused_by_name_servers() -> str:
-    return _promises(namesrv.PROMISES)
+    return _unsupported(namesrv.UNSUPPORTED)
 
 
 def harmless() -> str:
@@ -83,14 +82,14 @@ def _default(key: str, defaults: Mapping[str, str]) -> str:
     return f"`{text}`" if text else ""
 
 
-def _promises(promises: Mapping[str, Promise]) -> str:
+def _unsupported(options: Mapping[str, Unsupported]) -> str:
     lines = [
-        f"| {_listed(keys)} | {promise} | {remedy} |"
-        for (promise, remedy), keys in groupby(
-            promises, lambda key: (promises[key].what, promises[key].remedy)
+        f"| {_listed(keys)} | {feature} | {remedy} |"
+        for (feature, remedy), keys in groupby(
+            options, lambda key: (options[key].feature, options[key].remedy)
         )
     ]
-    return "\n".join(["| key | what it promises | what to do |", "|---|---|---|", *lines])
+    return "\n".join(["| key | unsupported feature | what to do |", "|---|---|---|", *lines])
 
 
 def _listed(keys: Iterable[str]) -> str:

@@ -12,9 +12,7 @@ pytestmark = pytest.mark.xdist_group("newcomer")
 
 # What is typed -> what stands on standard error, to the letter.
 COMMANDS = {
-    "roquet up --host nowhere.invalid": (
-        "roquet up: no address is known for host 'nowhere.invalid'"
-    ),
+    "roquet up --host nowhere.invalid": ("roquet up: cannot resolve host 'nowhere.invalid'"),
     "roquet up --name-server-port 0 --broker-port 0 --dir notes.txt": (
         "roquet up: the store cannot write: [Errno 17] File exists: 'notes.txt'"
     ),
@@ -29,14 +27,12 @@ COMMANDS = {
         "roquet broker: brokerIP1='0.0.0.0': expected a host that clients can connect to"
     ),
     "roquet namesrv -c auth.conf": (
-        "roquet namesrv: authenticationEnabled='true' promises users and policies in a database,"
-        " and this server cannot keep that: set it to false, and use aclEnable, with accounts in a"
-        " file"
+        "roquet namesrv: authenticationEnabled=true is not supported (users and policies in a"
+        " database): set it to false, and use aclEnable, with accounts in a file"
     ),
     "roquet namesrv -c tls.conf": (
-        "roquet namesrv: tlsEnable='true' promises encrypted connections, and this server cannot"
-        " keep that: the keys for that are tls.server.mode, tls.enable and others, which"
-        " docs/security.md lists"
+        "roquet namesrv: tlsEnable=true is not supported (encrypted connections): the TLS options"
+        " are tls.server.mode, tls.enable and others, see docs/security.md"
     ),
     "roquet store inspect nowhere": ("roquet store inspect: nowhere: No such file or directory"),
     "roquet store inspect empty": "roquet store inspect: empty: no commitlog in this directory",
@@ -152,7 +148,7 @@ def test_a_port_that_is_taken_is_named(home: Home, cluster: Cluster) -> None:
     finished = home.run(f"roquet up --name-server-port {port}")
     assert finished.exit_code == 1
     assert finished.stderr.splitlines()[-1] == (
-        f"roquet up: another process listens on 127.0.0.1:{port}; name another port, 0 takes any"
+        f"roquet up: another process listens on 127.0.0.1:{port}; use another port, or 0 for any"
     )
 
 

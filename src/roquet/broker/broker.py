@@ -13,8 +13,7 @@ from roquet.broker.messages.safety import Safety
 from roquet.broker.registration import Registrar
 from roquet.broker.replication.replication import Replication
 from roquet.broker.replication.table_log import TableLog
-from roquet.broker.settings.config import BrokerConfig
-from roquet.broker.settings.pauses import Pauses
+from roquet.broker.settings.config import BrokerConfig, Pauses
 from roquet.broker.tables.clients import Consumers, Producers
 from roquet.broker.tables.durable_state import ProgressTables
 from roquet.broker.tables.groups import GroupTable

@@ -22,7 +22,6 @@ RoquetError
 │   ├── SubscriptionOutdated    25  the broker waits for the heartbeat that brings the newer one
 │   ├── UnknownGroup            26
 │   └── FilterMissing           27  what heartbeats brought is no filter
-├── ConfigError                 a setting has a value it cannot have
 └── NoRoomForStore              a new store would not fit its disk
 """
 
@@ -211,14 +210,6 @@ class FilterMissing(Refused):
         )
         self.group = group
         self.topic = topic
-
-
-class ConfigError(RoquetError):
-    def __init__(self, key: str, text: str, expected: str) -> None:
-        super().__init__(f"{key}={text[:_SHOWN_SIZE_MAX]!r}: {expected}")
-        self.key = key
-        self.text = text
-        self.expected = expected
 
 
 class NoRoomForStore(RoquetError):

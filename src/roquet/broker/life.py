@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, final
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
-from roquet.broker.errors import ConfigError
 from roquet.broker.registration import identity_of
 from roquet.broker.replication.epochs import AssignedRole, EpochFile
 from roquet.broker.replication.other_brokers import OtherBrokers
@@ -29,8 +28,7 @@ from roquet.broker.replication.replication import RestartAsSlave
 from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.replication.succession import Succession, succession_by, successor
 from roquet.broker.server import reachable, serve_broker
-from roquet.broker.settings.config import BrokerConfig
-from roquet.broker.settings.replication import read_secret
+from roquet.broker.settings.config import BrokerConfig, read_secret
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.errors import RoquetError
@@ -39,6 +37,7 @@ from roquet.net.peers import Peers
 from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
 from roquet.net.tls.contexts import CallingTls, ServerTls
+from roquet.settings.options import ConfigError
 from roquet.store.log_scan import NO_END
 
 if TYPE_CHECKING:

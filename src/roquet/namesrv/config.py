@@ -1,18 +1,18 @@
-"""Settings of a name server, under our names and under Apache's.
+"""Options of a name server, under our names and under Apache's.
 
 Apache's names are those of its properties files and of the requests that show and change
-settings. What can be changed while running is listed here, and nothing else can. What happens to
-a key is said by three tables: obeyed, refused for what it promises, or skipped as harmless.
+options. An option is in one of three tables: obeyed (and maybe changeable at run time), refused
+because it requests an unsupported feature, or skipped as harmless.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from roquet.namesrv.errors import BadSetting, NotChangeable
+from roquet.namesrv.errors import NotChangeable
 from roquet.namesrv.kv_config import KV_CONFIG_SIZE_MAX
 from roquet.namesrv.route_table import ROUTE_COUNT_MAX
 from roquet.net.errors import BadAddress
@@ -22,19 +22,36 @@ from roquet.net.tls.settings import TLS_KEYS, TlsSettings, read_tls
 from roquet.protocol.host import Address
 from roquet.settings import log_level
 from roquet.settings.log_level import LogLevel
-from roquet.settings.promises import Promise, is_false, refuse_what_is_not_kept
-from roquet.settings.truth import is_plain_truth, read_truth, truth_text
+from roquet.settings.options import (
+    BOOLEAN,
+    COUNT,
+    NAMES,
+    STRICT_BOOLEAN,
+    ConfigError,
+    Option,
+    OptionKind,
+    Unsupported,
+    by_name,
+    format_options,
+    is_false,
+    number,
+    one_of,
+    parse_boolean,
+    parse_options,
+    refuse_unsupported,
+    unclear_booleans,
+)
 
 PORT_DEFAULT: Final = 9876
 
 
 class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    # Strangers may change everything, so only this machine is let in by default.
+    # Every client may change everything, so only this machine can connect by default.
     host: str = "127.0.0.1"
     port: int = PORT_DEFAULT
     kv_config_path: Path = Path("~/namesrv/kvConfig.json")
     idle_timeout_s: int = 120
-    # How much all peers together may take; not keys of Apache's.
+    # Limits for all peers together; not keys of Apache's.
     connection_count_max: int = DEFAULT_SERVER_LIMITS.connection_count_max
     connection_count_max_per_address: int = DEFAULT_SERVER_LIMITS.connection_count_max_per_address
     accept_rate_max: int = DEFAULT_SERVER_LIMITS.accept_rate_max
@@ -45,19 +62,19 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     route_count_max: int = ROUTE_COUNT_MAX
     kv_config_size_max: int = KV_CONFIG_SIZE_MAX
     tls: TlsSettings = TlsSettings()
-    # How others watch it; not keys of Apache's.
+    # Monitoring; not keys of Apache's.
     http_place: Address | None = None
     log_level: LogLevel = log_level.DEFAULT
-    # Who may do what. Apache's name servers know no such thing; here it is off unless asked for.
+    # Access control, which Apache's name servers do not have; off by default.
     access_control: bool = False
     accounts_file: Path | None = None
     home: Path | None = None
-    # Whether requests of administrators, brokers among them, are refused on plain connections.
+    # Whether requests of administrators and brokers are refused on plain connections.
     admin_requires_tls: bool = False
     expiry_period_ms: int = 5_000
-    # Whether routes tell clients the fixed queue numbers of ordered topics.
+    # Whether routes contain the fixed queue numbers of ordered topics.
     routes_show_order: bool = False
-    # Whether brokers learn of ordered topics when they register.
+    # Whether brokers get the ordered topics when they register.
     brokers_learn_order: bool = True
     # What no request may change, whatever else may be changed.
     locked_settings: tuple[str, ...] = ("configBlackList", "configStorePath", "kvConfigPath")
@@ -85,37 +102,26 @@ class ReadNameServerConfig(NamedTuple):
 
 
 def read_config(settings: Mapping[str, str]) -> ReadNameServerConfig:
-    """Obeys the settings we know and names the others.
+    """Obeys the options we know and lists the others.
 
-    Raises BadSetting, BadTlsSetting and PromiseNotKept.
+    Raises ConfigError and UnsupportedOption.
     """
     tls, settings = read_tls(settings)
-    refuse_what_is_not_kept(PROMISES, settings)
-    values = {
-        setting.attribute: setting.parse(name, settings[name])
-        for name, setting in _SETTINGS.items()
-        if name in settings
-    }
-    ignored = [name for name in settings if name not in _SETTINGS]
+    refuse_unsupported(UNSUPPORTED, settings)
+    values = parse_options(_OPTIONS, settings)
+    ignored = [name for name in settings if name not in _OPTIONS]
     return ReadNameServerConfig(NameServerConfig(tls=tls, **values), ignored)
 
 
 def change_config(config: NameServerConfig, settings: Mapping[str, str]) -> NameServerConfig:
-    """All of `settings` or, with an error, nothing. Raises NotChangeable and BadSetting."""
+    """All of `settings` or, with an error, nothing. Raises NotChangeable and ConfigError."""
     forbidden = [name for name in settings if not is_changeable(config, name)]
     if forbidden:
         raise NotChangeable(forbidden)
-    # A file that Apache reads means the same to us; a request can be told of its mistake.
-    for name in doubtful_truths(settings):
-        raise BadSetting(name, settings[name], "true or false")
-    return replace(
-        config,
-        **{
-            _SETTINGS[name].attribute: _SETTINGS[name].parse(name, text)
-            for name, text in settings.items()
-            if name in _SETTINGS
-        },
-    )
+    # In a file such a value means the same as to Apache; a request can be refused.
+    for name in doubtful_booleans(settings):
+        raise ConfigError(name, settings[name], f"expected {BOOLEAN.expected}")
+    return replace(config, **parse_options(_OPTIONS, settings))
 
 
 def is_changeable(config: NameServerConfig, name: str) -> bool:
@@ -124,153 +130,88 @@ def is_changeable(config: NameServerConfig, name: str) -> bool:
     return name in _THREADS or name in CHANGEABLE
 
 
-def doubtful_truths(settings: Mapping[str, str]) -> list[str]:
-    """Which settings are read as false, as in Java, although they do not say so."""
-    return [
-        name
-        for name, text in settings.items()
-        if name in _SETTINGS and _SETTINGS[name].parse is _parse_truth and not is_plain_truth(text)
-    ]
+def doubtful_booleans(settings: Mapping[str, str]) -> list[str]:
+    """Options that are read as false, as in Java, although their text is not "false"."""
+    return unclear_booleans(_OPTIONS, settings)
 
 
 def is_known(name: str) -> bool:
-    """Whether Apache has such a setting."""
-    return name in _SETTINGS or name in PROMISES or name in HARMLESS or name in TLS_KEYS
+    """Whether Apache has such an option."""
+    return name in _OPTIONS or name in UNSUPPORTED or name in HARMLESS or name in TLS_KEYS
 
 
 def changeable_texts(config: NameServerConfig) -> dict[str, str]:
-    """Every setting that may be changed while the server runs."""
+    """Every option that may be changed while the server runs."""
     return {name: text for name, text in config_texts(config).items() if name in CHANGEABLE}
 
 
 def config_texts(config: NameServerConfig) -> dict[str, str]:
-    """Every setting that has a value, under Apache's name."""
-    values = {name: getattr(config, setting.attribute) for name, setting in _SETTINGS.items()}
-    return {name: _text(value) for name, value in values.items() if value is not None}
+    """Every option that has a value, under Apache's name."""
+    return format_options(_OPTIONS, config)
 
 
-class _Setting(NamedTuple):
-    attribute: str
-    parse: Callable[[str, str], Any]
-    is_changeable: bool = False
-
-
-def _parse_text(_name: str, text: str) -> str:
-    return text.strip()
-
-
-def _parse_path(_name: str, text: str) -> Path:
-    return Path(text.strip())
-
-
-def _parse_count(name: str, text: str) -> int:
-    digits = text.strip()
-    if not (digits.isascii() and digits.isdigit() and 0 < int(digits) < 2**31):
-        raise BadSetting(name, text, "a positive number")
-    return int(digits)
-
-
-def _parse_port(name: str, text: str) -> int:
-    port = _parse_count(name, text)
-    if port > 0xFFFF:
-        raise BadSetting(name, text, "a port")
-    return port
-
-
-def _parse_place(name: str, text: str) -> Address:
+def _parse_listen_address(text: str) -> Address:
     try:
         return read_place(text)
     except BadAddress:
-        raise BadSetting(name, text, "HOST:PORT, or a port for this machine only") from None
+        raise ValueError from None
 
 
-def _parse_level(name: str, text: str) -> LogLevel:
-    try:
-        return LogLevel(text.strip())
-    except ValueError:
-        names = " or ".join(each.value for each in LogLevel)
-        raise BadSetting(name, text, names) from None
+_ANY_TEXT: Final = OptionKind("a text", str)
+_PATH: Final = OptionKind("a file", Path)
+_PORT: Final = number(1, 65_535)
+_LISTEN_ADDRESS: Final = OptionKind(
+    "HOST:PORT, or a port for this machine only", _parse_listen_address
+)
 
-
-def _parse_truth(_name: str, text: str) -> bool:
-    return read_truth(text)
-
-
-def _parse_clear_truth(name: str, text: str) -> bool:
-    # Java takes everything else for false. Here that could mean an open door.
-    if not is_plain_truth(text):
-        raise BadSetting(name, text, "true or false")
-    return read_truth(text)
-
-
-def _parse_names(_name: str, text: str) -> tuple[str, ...]:
-    return tuple(filter(None, map(str.strip, text.split(";"))))
-
-
-def _text(value: object) -> str:
-    match value:
-        case bool():
-            return truth_text(value)
-        case LogLevel():
-            return value.value
-        case Address():
-            return str(value)
-        case tuple():
-            return ";".join(value)
-        case _:
-            return str(value)
-
-
-_SETTINGS: Final = {
-    "bindAddress": _Setting("host", _parse_text),
-    "listenPort": _Setting("port", _parse_port),
-    "kvConfigPath": _Setting("kv_config_path", _parse_path),
-    "maxConnections": _Setting("connection_count_max", _parse_count),
-    "maxConnectionsPerAddress": _Setting("connection_count_max_per_address", _parse_count),
-    "maxAcceptsPerSecond": _Setting("accept_rate_max", _parse_count),
-    "maxHeldBytes": _Setting("held_size_max", _parse_count),
-    "maxRequestsPerConnection": _Setting("deferred_count_max", _parse_count),
-    "maxWaitingRequests": _Setting("all_deferred_count_max", _parse_count),
-    "maxRoutes": _Setting("route_count_max", _parse_count),
-    "maxKvConfigBytes": _Setting("kv_config_size_max", _parse_count),
-    "httpListen": _Setting("http_place", _parse_place),
-    "logLevel": _Setting("log_level", _parse_level, is_changeable=True),
-    "aclEnable": _Setting("access_control", _parse_clear_truth),
-    "aclFile": _Setting("accounts_file", _parse_path),
-    "rocketmqHome": _Setting("home", _parse_path),
-    "aclAdminRequiresTls": _Setting("admin_requires_tls", _parse_clear_truth),
-    "serverChannelMaxIdleTimeSeconds": _Setting("idle_timeout_s", _parse_count),
-    "scanNotActiveBrokerInterval": _Setting("expiry_period_ms", _parse_count),
-    "orderMessageEnable": _Setting("routes_show_order", _parse_truth, is_changeable=True),
-    "returnOrderTopicConfigToBroker": _Setting(
-        "brokers_learn_order", _parse_truth, is_changeable=True
-    ),
-    "configBlackList": _Setting("locked_settings", _parse_names),
-}
-CHANGEABLE: Final = frozenset(name for name, each in _SETTINGS.items() if each.is_changeable)
-assert {setting.attribute for setting in _SETTINGS.values()} == {
+_OPTIONS: Final = by_name(
+    Option("bindAddress", _ANY_TEXT, "host"),
+    Option("listenPort", _PORT, "port"),
+    Option("kvConfigPath", _PATH, "kv_config_path"),
+    Option("maxConnections", COUNT, "connection_count_max"),
+    Option("maxConnectionsPerAddress", COUNT, "connection_count_max_per_address"),
+    Option("maxAcceptsPerSecond", COUNT, "accept_rate_max"),
+    Option("maxHeldBytes", COUNT, "held_size_max"),
+    Option("maxRequestsPerConnection", COUNT, "deferred_count_max"),
+    Option("maxWaitingRequests", COUNT, "all_deferred_count_max"),
+    Option("maxRoutes", COUNT, "route_count_max"),
+    Option("maxKvConfigBytes", COUNT, "kv_config_size_max"),
+    Option("httpListen", _LISTEN_ADDRESS, "http_place"),
+    Option("logLevel", one_of(LogLevel), "log_level", is_changeable=True),
+    Option("aclEnable", STRICT_BOOLEAN, "access_control"),
+    Option("aclFile", _PATH, "accounts_file"),
+    Option("rocketmqHome", _PATH, "home"),
+    Option("aclAdminRequiresTls", STRICT_BOOLEAN, "admin_requires_tls"),
+    Option("serverChannelMaxIdleTimeSeconds", COUNT, "idle_timeout_s"),
+    Option("scanNotActiveBrokerInterval", COUNT, "expiry_period_ms"),
+    Option("orderMessageEnable", BOOLEAN, "routes_show_order", is_changeable=True),
+    Option("returnOrderTopicConfigToBroker", BOOLEAN, "brokers_learn_order", is_changeable=True),
+    Option("configBlackList", NAMES, "locked_settings"),
+)
+CHANGEABLE: Final = frozenset(name for name, each in _OPTIONS.items() if each.is_changeable)
+assert {option.attribute for option in _OPTIONS.values()} == {
     *NameServerConfig.__struct_fields__
 } - {"tls"}
 
 _ALONE: Final = "set it to false; brokers elect their masters themselves, with replication.etcd"
-_USERS: Final = Promise(
-    read_truth,
+_USERS: Final = Unsupported(
+    parse_boolean,
     "users and policies in a database",
     "set it to false, and use aclEnable, with accounts in a file",
 )
-PROMISES: Final = {
+UNSUPPORTED: Final = {
     "authenticationEnabled": _USERS,
     "authorizationEnabled": _USERS,
-    "supportActingMaster": Promise(read_truth, "that a slave steps in for its master", _ALONE),
-    "enableControllerInNamesrv": Promise(read_truth, "to elect masters", _ALONE),
-    "enableTopicList": Promise(is_false, "to keep the names of topics secret", "set it to true"),
-    "enableAllTopicList": Promise(is_false, "to keep the names of topics secret", "set it to true"),
-    "needWaitForService": Promise(
-        read_truth, "to tell no routes before all brokers are there", "set it to false"
+    "supportActingMaster": Unsupported(parse_boolean, "a slave that acts as master", _ALONE),
+    "enableControllerInNamesrv": Unsupported(parse_boolean, "electing masters", _ALONE),
+    "enableTopicList": Unsupported(is_false, "hiding the names of topics", "set it to true"),
+    "enableAllTopicList": Unsupported(is_false, "hiding the names of topics", "set it to true"),
+    "needWaitForService": Unsupported(
+        parse_boolean, "waiting for all brokers before routes are answered", "set it to false"
     ),
 }
 
-# Threads and buffers that we do not have. Tools that set them are not refused.
+# Threads and buffers that do not exist here. Tools may set them.
 _THREADS: Final = frozenset(
     {
         "clientRequestThreadPoolNums",
@@ -292,7 +233,7 @@ _THREADS: Final = frozenset(
         "writeBufferLowWaterMark",
     }
 )
-# Settings of Apache 4.9.7 and 5.5.0 that have no effect here and promise nothing by it.
+# Options of Apache 4.9.7 and 5.5.0 that have no effect here, and are skipped.
 HARMLESS: Final = _THREADS | {
     "clusterTest",
     "configStorePath",

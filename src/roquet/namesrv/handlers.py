@@ -7,7 +7,7 @@ from typing import Final
 
 from roquet.access.needs import ACCOUNT
 from roquet.namesrv.config import change_config, changeable_texts, config_texts
-from roquet.namesrv.errors import BadSetting, NotChangeable, RegistrationRefused
+from roquet.namesrv.errors import NotChangeable, RegistrationRefused
 from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.route_table import (
     SILENCE_MAX_S,
@@ -54,6 +54,7 @@ from roquet.protocol.lenient_json import with_bare_integer_keys
 from roquet.protocol.names import ORDER_NAMESPACE
 from roquet.protocol.properties_text import read_properties_text, write_properties_text
 from roquet.settings.log_level import obey_log_level
+from roquet.settings.options import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -243,7 +244,7 @@ def update_config(server: NameServer, request: Request[NoFields]) -> Deferred:
         server.config = change_config(old, settings)
     except NotChangeable as error:
         raise Refused(ResponseCode.NO_PERMISSION, str(error)) from None
-    except BadSetting as error:
+    except ConfigError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
     if server.config.log_level is not old.log_level:
         obey_log_level(server.config.log_level)

@@ -1,18 +1,17 @@
-"""What can go wrong between two peers.
+"""Errors between two peers.
 
 RoquetError
-├── Refused                  a handler says no: costs the request, the peer learns the code
-│   ├── TableFull            a table that peers fill has as much as it may
+├── Refused                  a handler refuses: costs the request, the peer gets the code
+│   ├── TableFull            a table that peers fill has reached its limit
 │   └── TlsRequired          a request of administrators on a connection that is not encrypted
-├── NoFreePort               any port would do, and none was found
-├── AddressTaken             an OSError, too: somebody else listens there
-├── UnknownHost              a server is to be at a host that has no address
-├── BadTlsSetting            a setting of encrypted connections that means nothing
-├── TlsNotUsable             files with certificates or keys that cannot be used
-├── TlsRefused               a peer that may not speak as it does, or cannot
-└── NetError                 a call of ours got no answer
+├── NoFreePort               no free port was found for a server that takes any
+├── AddressTaken             also an OSError: another process listens there
+├── UnknownHost              the host name of a server has no address
+├── TlsNotUsable             certificate or key files cannot be used
+├── TlsRefused               a peer fails the TLS handshake, or may not skip it
+└── NetError                 a call of ours got no response
     ├── BadAddress           the text is not "host:port": our caller's fault
-    ├── ConnectFailed        nobody answered there: nothing was sent
+    ├── ConnectFailed        no connection: nothing was sent
     ├── ConnectionLost       the outcome is unknown: it may have been carried out
     ├── CallTimedOut         the outcome is unknown: it may still be carried out
     └── TooManyInFlight      our own limit: nothing was sent
@@ -36,7 +35,7 @@ class Refused(RoquetError):
 
 class NoFreePort(RoquetError):
     def __init__(self, host: str) -> None:
-        super().__init__(f"no port at {host} is free; name one that the server may use")
+        super().__init__(f"no free port at {host}; give the server a port")
         self.host = host
 
 
@@ -44,7 +43,7 @@ class AddressTaken(RoquetError, OSError):
     def __init__(self, host: str, port: int) -> None:
         super().__init__(
             errno.EADDRINUSE,
-            f"another process listens on {Address(host, port)}; name another port, 0 takes any",
+            f"another process listens on {Address(host, port)}; use another port, or 0 for any",
         )
         self.host = host
         self.port = port
@@ -55,17 +54,17 @@ class AddressTaken(RoquetError, OSError):
 
 class UnknownHost(RoquetError):
     def __init__(self, host: str) -> None:
-        super().__init__(f"no address is known for host {host[:255]!r}")
+        super().__init__(f"cannot resolve host {host[:255]!r}")
         self.host = host
 
 
 class TableFull(Refused):
-    """A table that peers fill has as much as it may; `setting` is what says so."""
+    """A table that peers fill has reached its limit, which `setting` raises."""
 
     def __init__(self, what: str, limit: int, setting: str) -> None:
         super().__init__(
             ResponseCode.SYSTEM_BUSY,
-            f"there may be {limit} {what}, and there are: remove some, or have the operator raise"
+            f"the limit of {limit} {what} is reached: remove some, or have the operator raise"
             f" {setting}",
         )
         self.limit = limit
@@ -73,41 +72,33 @@ class TableFull(Refused):
 
 
 class TlsRequired(Refused):
-    """What administrators do is not taken from a connection that others can listen to."""
+    """Administrators have to use encrypted connections."""
 
     def __init__(self, code: int) -> None:
         super().__init__(
             ResponseCode.NO_PERMISSION,
-            f"request {code} is for administrators, and is answered on encrypted connections only"
+            f"request {code} of administrators needs an encrypted connection"
             " (aclAdminRequiresTls=true): connect with TLS",
         )
 
 
-class BadTlsSetting(RoquetError):
-    def __init__(self, key: str, text: str, reason: str) -> None:
-        super().__init__(f"{key}={text[:150]!r}: {reason}")
-        self.key = key
-        self.text = text
-        self.reason = reason
-
-
 class TlsNotUsable(RoquetError):
     def __init__(self, files: str, reason: str) -> None:
-        super().__init__(f"no encrypted connections with {files}: {reason}")
+        super().__init__(f"TLS cannot use {files}: {reason}")
         self.files = files
         self.reason = reason
 
 
 class TlsRefused(RoquetError):
-    """One of two sides encrypts, or shows a certificate, in a way that the other does not take."""
+    """The handshake failed, or a plain peer met a server that requires TLS."""
 
 
 class NetError(RoquetError):
-    """A call to a peer got no answer."""
+    """A call to a peer got no response."""
 
 
 class BadAddress(NetError):
-    """A server is to be named as "host:port"."""
+    """An address has the form "host:port"."""
 
     def __init__(self, text: str) -> None:
         super().__init__(f"{text[:100]!r} is not an address of the form host:port")

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from roquet.broker.broker import Broker
 from roquet.broker.life import Life, living_broker
 from roquet.broker.settings.apache_keys import read_config
-from roquet.broker.settings.config import BrokerConfig
-from roquet.broker.settings.small_files import SMALL_FILES
+from roquet.broker.settings.config import SMALL_FILES, BrokerConfig
 from roquet.client.errors import BadArgument, NotOpen, RequestRefused
 from roquet.client.lifecycle import AsyncResource
 from roquet.client.received import ReceivedMessage, received_of

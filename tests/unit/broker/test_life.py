@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from roquet import AsyncAdmin, AsyncProducer, Message, Promotion
-from roquet.broker.errors import ConfigError
 from roquet.broker.life import Life, living_broker, observed
 from roquet.broker.replication.epochs import AssignedRole
 from roquet.broker.replication.in_sync import AckPolicy
@@ -18,6 +17,7 @@ from roquet.client.errors import RequestRefused
 from roquet.clock import SystemClock
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
+from roquet.settings.options import ConfigError
 from roquet.store.errors import StoreUnavailable
 from tests.support.drafts import draft
 from tests.support.eventually import eventually

@@ -16,12 +16,12 @@ from tests.support.our_cluster import OurBroker
     [
         ("aclEnable=TRUE\n", "aclEnable needs a file of accounts: set aclFile"),
         ("aclEnable=yes\n", "aclEnable='yes': expected true or false"),
-        ("authenticationEnabled=true\n", "authenticationEnabled='true' promises users and"),
-        ("authorizationEnabled=true\n", "authorizationEnabled='true' promises users and"),
-        ("tlsEnable=true\n", "tlsEnable='true' promises encrypted connections"),
+        ("authenticationEnabled=true\n", "authenticationEnabled=true is not supported"),
+        ("authorizationEnabled=true\n", "authorizationEnabled=true is not supported"),
+        ("tlsEnable=true\n", "tlsEnable=true is not supported"),
         ("tls.server.mode=enforced\n", "tls.server.mode='enforced': expected disabled or"),
-        ("tls.server.certPath=nowhere.pem\n", "no encrypted connections with certificate nowhere"),
-        ("inSyncReplicas=2\n", "inSyncReplicas='2' promises copies"),
+        ("tls.server.certPath=nowhere.pem\n", "TLS cannot use certificate nowhere"),
+        ("inSyncReplicas=2\n", "inSyncReplicas=2 is not supported"),
         ("listenPort=many\n", "listenPort='many': expected a number"),
     ],
 )

@@ -55,7 +55,7 @@ def test_a_host_may_be_a_name(tmp_path: Path) -> None:
 def test_a_host_that_nobody_knows_is_named(tmp_path: Path, command: str) -> None:
     directory = () if command == "namesrv" else ("--dir", tmp_path)
     finished = roquet(command, "--host", "nowhere.invalid", *directory)
-    complaint = f"roquet {command}: no address is known for host 'nowhere.invalid'\n"
+    complaint = f"roquet {command}: cannot resolve host 'nowhere.invalid'\n"
     assert (finished.exit_code, finished.stderr) == (1, complaint)
 
 

@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 
 from roquet.namesrv.config import (
-    PROMISES,
+    UNSUPPORTED,
     NameServerConfig,
     change_config,
     config_texts,
-    doubtful_truths,
+    doubtful_booleans,
     is_changeable,
     is_known,
     read_config,
 )
-from roquet.namesrv.errors import BadSetting, NotChangeable
+from roquet.namesrv.errors import NotChangeable
 from roquet.net.tls.settings import TlsMode
 from roquet.protocol.properties_text import read_properties_text
-from roquet.settings.promises import PromiseNotKept
+from roquet.settings.options import ConfigError, UnsupportedOption
 from tests.support.golden_frames import golden_frames
 
 
@@ -66,7 +66,7 @@ def test_known_settings_are_obeyed_and_the_others_named() -> None:
     ],
 )
 def test_values_of_the_wrong_kind_are_refused_by_name(name: str, text: str) -> None:
-    with pytest.raises(BadSetting, match=name):
+    with pytest.raises(ConfigError, match=name):
         read_config({name: text})
 
 
@@ -98,15 +98,15 @@ def test_what_an_operator_has_locked_cannot_be_changed() -> None:
     ).brokers_learn_order
 
 
-def test_truths_are_read_as_java_reads_them_and_the_doubtful_named() -> None:
+def test_booleans_are_parsed_as_java_does_and_the_doubtful_listed() -> None:
     settings = {"orderMessageEnable": "TRUE", "returnOrderTopicConfigToBroker": "yes"}
     config, _ = read_config(settings)
     assert (config.routes_show_order, config.brokers_learn_order) == (True, False)
-    assert doubtful_truths(settings) == ["returnOrderTopicConfigToBroker"]
+    assert doubtful_booleans(settings) == ["returnOrderTopicConfigToBroker"]
 
 
-# For every key a text that promises something, and one that does not.
-PROMISE_TEXTS = {
+# For every key a text that requests something, and one that does not.
+UNSUPPORTED_TEXTS = {
     "authenticationEnabled": ("True", "false"),
     "authorizationEnabled": ("true", "false"),
     "enableAllTopicList": ("false", "true"),
@@ -117,15 +117,15 @@ PROMISE_TEXTS = {
 }
 
 
-def test_every_promise_has_its_texts_here() -> None:
-    assert PROMISE_TEXTS.keys() == PROMISES.keys()
+def test_every_unsupported_option_has_its_texts_here() -> None:
+    assert UNSUPPORTED_TEXTS.keys() == UNSUPPORTED.keys()
 
 
-@pytest.mark.parametrize("name", sorted(PROMISE_TEXTS))
-def test_a_promise_that_cannot_be_kept_is_refused_and_anything_else_is_not(name: str) -> None:
-    promising, harmless = PROMISE_TEXTS[name]
-    with pytest.raises(PromiseNotKept, match=name):
-        read_config({name: promising})
+@pytest.mark.parametrize("name", sorted(UNSUPPORTED_TEXTS))
+def test_an_unsupported_feature_is_refused_and_anything_else_is_not(name: str) -> None:
+    requesting, harmless = UNSUPPORTED_TEXTS[name]
+    with pytest.raises(UnsupportedOption, match=name):
+        read_config({name: requesting})
     assert read_config({name: harmless}).ignored == [name]
 
 
@@ -133,7 +133,7 @@ def test_tls_is_obeyed_by_its_names_and_refused_by_any_other() -> None:
     config, ignored = read_config({"tls.server.mode": "enforcing"})
     assert config.tls.mode is TlsMode.ENFORCING
     assert not ignored
-    with pytest.raises(PromiseNotKept, match="encrypted connections"):
+    with pytest.raises(UnsupportedOption, match="encrypted connections"):
         read_config({"tlsEnable": "true"})
 
 

@@ -304,7 +304,7 @@ async def test_a_setting_that_is_not_of_its_type_is_refused(names: Names, peer: 
         Command(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"orderMessageEnable=perhaps\n")
     )
     assert reply.code == ResponseCode.SYSTEM_ERROR
-    assert reply.remark == "orderMessageEnable cannot be 'perhaps', it must be true or false"
+    assert str(reply.remark).startswith("orderMessageEnable='perhaps'")
     assert not names.server.config.routes_show_order
 
 

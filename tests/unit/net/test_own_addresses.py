@@ -49,5 +49,5 @@ def test_names_are_looked_up() -> None:
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "größe.invalid", "x" * 64 + ".invalid"])
 def test_a_name_that_nobody_knows_is_told(host: str) -> None:
-    with pytest.raises(UnknownHost, match=rf"^no address is known for host '{host}'$"):
+    with pytest.raises(UnknownHost, match=host):
         ip_of(host)

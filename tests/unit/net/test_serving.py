@@ -55,7 +55,7 @@ async def test_it_listens_at_an_address_or_a_name(host: str) -> None:
 
 async def test_an_address_that_is_taken_is_an_error() -> None:
     async with running_echo_server() as server:
-        text = f"another process listens on 127.0.0.1:{server.port}; name another port, 0 takes any"
+        text = f"another process listens on 127.0.0.1:{server.port}; use another port, or 0 for any"
         with pytest.raises(AddressTaken, match=text) as caught:
             await Server(Router(None, ()), SystemClock()).start("127.0.0.1", server.port)
     assert isinstance(caught.value, OSError)

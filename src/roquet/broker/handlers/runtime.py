@@ -6,7 +6,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
-from roquet.broker.errors import ConfigError
 from roquet.broker.handlers.deferred import defer, saved
 from roquet.broker.handlers.refusals import invalid
 from roquet.broker.settings.apache_keys import (
@@ -28,6 +27,7 @@ from roquet.protocol.headers.brokers import (
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.properties_text import read_properties_text, write_properties_text
 from roquet.settings.log_level import obey_log_level
+from roquet.settings.options import ConfigError
 from roquet.store.errors import BadRecord
 
 log = logging.getLogger(__name__)

@@ -1,31 +1,44 @@
-"""The configuration of a broker under Apache's names: in files, on the wire, at run time.
+"""The configuration of a broker under Apache's names: in files, in requests, at run time.
 
-Tables say what happens to a setting: here are those we obey, and which of them may be changed while
-the broker runs; `promises` has what is refused, `harmless` what is skipped. `TREATMENTS` is all
-of it, for every key of Apache. What is not changeable cannot be set by a request: no path, no
-address, no secret.
+Declares the options that are obeyed, and which of them may be changed while the broker runs;
+`not_obeyed` has those that are refused or skipped. `TREATMENTS` is all of it, for every key of
+Apache. What is not changeable cannot be set by a request: no path, no address, no secret.
 """
 
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
-from roquet.broker.errors import ConfigError, NotChangeable
+from roquet.broker.errors import NotChangeable
 from roquet.broker.replication.in_sync import AckPolicy
 from roquet.broker.settings import kinds as kind
-from roquet.broker.settings.config import BrokerConfig, BrokerRole
-from roquet.broker.settings.harmless import HARMLESS, THREADS
-from roquet.broker.settings.kinds import SettingKind
-from roquet.broker.settings.promises import PROMISES
-from roquet.broker.settings.replication import check_replication
+from roquet.broker.settings.config import BrokerConfig, BrokerRole, check_replication
+from roquet.broker.settings.not_obeyed import HARMLESS, THREADS, UNSUPPORTED
 from roquet.net.tls.settings import TLS_KEYS, read_tls
 from roquet.settings.log_level import LogLevel
-from roquet.settings.promises import refuse_what_is_not_kept
-from roquet.settings.truth import is_plain_truth
+from roquet.settings.options import (
+    BOOLEAN,
+    COUNT,
+    FILE,
+    INTERVAL_MS,
+    NAMES,
+    PERCENT,
+    STRICT_BOOLEAN,
+    TEXT,
+    ConfigError,
+    Option,
+    by_name,
+    format_options,
+    number,
+    number_within,
+    one_of,
+    parse_options,
+    refuse_unsupported,
+    unclear_booleans,
+)
 from roquet.store.config import FlushMode, StoreConfig
 
 
@@ -35,15 +48,15 @@ class ReadBrokerConfig(NamedTuple):
 
 
 def read_config(settings: Mapping[str, str], root: Path) -> ReadBrokerConfig:
-    """Obeys the settings we know and names the others; `root` is where the store is by default.
+    """Obeys the options we know and lists the others; `root` is where the store is by default.
 
-    Raises ConfigError, BadTlsSetting and PromiseNotKept.
+    Raises ConfigError and UnsupportedOption.
     """
     tls, settings = read_tls(settings)
-    refuse_what_is_not_kept(PROMISES, settings)
+    refuse_unsupported(UNSUPPORTED, settings)
     known = {_ALIASES.get(key, key): text for key, text in settings.items()}
-    store = StoreConfig(**{"root": root} | _values(_STORE, known))
-    config = BrokerConfig(store=store, tls=tls, **_values(_BROKER, known))
+    store = StoreConfig(**{"root": root} | parse_options(_STORE, known))
+    config = BrokerConfig(store=store, tls=tls, **parse_options(_BROKER, known))
     config = replace(config, replica_id=config.broker_id)
     check_replication(config)
     if not config.is_slave:
@@ -51,9 +64,7 @@ def read_config(settings: Mapping[str, str], root: Path) -> ReadBrokerConfig:
         config = replace(config, broker_id=0)
     elif config.broker_id == 0:
         raise ConfigError("brokerId", "0", "expected a number above 0 with brokerRole=SLAVE")
-    return ReadBrokerConfig(
-        config, [key for key in known if key not in _STORE and key not in _BROKER]
-    )
+    return ReadBrokerConfig(config, [key for key in known if key not in _OPTIONS])
 
 
 def change_config(config: BrokerConfig, settings: Mapping[str, str]) -> BrokerConfig:
@@ -61,34 +72,34 @@ def change_config(config: BrokerConfig, settings: Mapping[str, str]) -> BrokerCo
     for key in settings:
         if key in config.locked_settings or not (key in CHANGEABLE or _may_be_set(key)):
             raise NotChangeable(key)
-    # A file that Apache reads means the same to us; a request can be told of its mistake.
-    for key in doubtful_truths(settings):
-        raise ConfigError(key, settings[key], f"expected {kind.TRUTH.expected}")
-    store = replace(config.store, **_values(_STORE, settings))
-    return replace(config, store=store, **_values(_BROKER, settings))
+    # In a file such a value means the same as to Apache; a request can be refused.
+    for key in doubtful_booleans(settings):
+        raise ConfigError(key, settings[key], f"expected {BOOLEAN.expected}")
+    store = replace(config.store, **parse_options(_STORE, settings))
+    return replace(config, store=store, **parse_options(_BROKER, settings))
 
 
 def without_effect(settings: Mapping[str, str]) -> list[str]:
-    """Which of the settings may be changed, but change nothing."""
+    """Which of the options may be changed, but have no effect."""
     return [key for key in settings if key not in CHANGEABLE]
 
 
-def doubtful_truths(settings: Mapping[str, str]) -> list[str]:
-    """Which settings are read as false, as in Java, although they do not say so."""
-    return [key for key, text in settings.items() if key in _TRUTHS and not is_plain_truth(text)]
+def doubtful_booleans(settings: Mapping[str, str]) -> list[str]:
+    """Options that are read as false, as in Java, although their text is not "false"."""
+    return unclear_booleans(_OPTIONS, settings)
 
 
 def changeable_texts(config: BrokerConfig) -> dict[str, str]:
-    """Every setting that may be changed while the broker runs."""
+    """Every option that may be changed while the broker runs."""
     return {key: text for key, text in config_texts(config).items() if key in CHANGEABLE}
 
 
 def config_texts(config: BrokerConfig) -> dict[str, str]:
-    """Every setting that we obey."""
+    """Every option that is obeyed."""
     advertised_host = config.advertised_host or config.bind_host
     return (
-        _texts(_BROKER, config)
-        | _texts(_STORE, config.store)
+        format_options(_BROKER, config)
+        | format_options(_STORE, config.store)
         | {
             "bindAddress": config.bind_host,
             "brokerIP1": advertised_host,
@@ -100,152 +111,154 @@ def config_texts(config: BrokerConfig) -> dict[str, str]:
 
 
 class Treatment(Enum):
-    """What happens to a setting."""
+    """What happens to an option."""
 
     CHANGEABLE = "obeyed, and may be changed while the broker runs"
     OBEYED = "obeyed from the start"
-    REFUSED = "refused where it promises what we do not do"
-    HARMLESS = "skipped, and named in a warning"
-
-
-class _Setting(msgspec.Struct, frozen=True):
-    attribute: str
-    kind: SettingKind
+    REFUSED = "refused where it requests an unsupported feature"
+    HARMLESS = "skipped, and listed in a warning"
 
 
 def _may_be_set(key: str) -> bool:
-    """Tools that set up threads we do not have are not refused."""
+    """Tools may set the sizes of thread pools, which have no effect here."""
     return HARMLESS.get(key) is THREADS
 
 
-def _values(table: Mapping[str, _Setting], settings: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        setting.attribute: setting.kind.parse(key, settings[key])
-        for key, setting in table.items()
-        if key in settings
-    }
-
-
-def _texts(table: Mapping[str, _Setting], config: object) -> dict[str, str]:
-    values = {key: getattr(config, setting.attribute) for key, setting in table.items()}
-    return {key: table[key].kind.write(value) for key, value in values.items() if value is not None}
-
-
-_BROKER: Final = {
-    "brokerClusterName": _Setting("cluster_name", kind.TEXT),
-    "brokerName": _Setting("broker_name", kind.TEXT),
-    "brokerId": _Setting("broker_id", kind.number(0)),
-    "brokerRole": _Setting("role", kind.one_of(BrokerRole)),
-    "brokerPermission": _Setting("permission", kind.number(0, 7)),
-    "regionId": _Setting("region_id", kind.TEXT),
-    "traceOn": _Setting("trace_on", kind.TRUTH),
-    "bindAddress": _Setting("bind_address", kind.HOST),
-    "brokerIP1": _Setting("advertised_host", kind.REACHABLE_HOST),
-    "brokerIP2": _Setting("ha_advertised_host", kind.REACHABLE_HOST),
-    "listenPort": _Setting("listen_port", kind.PORT),
-    "serverChannelMaxIdleTimeSeconds": _Setting("idle_timeout_s", kind.number(1)),
-    "maxConnections": _Setting("connection_count_max", kind.COUNT),
-    "maxConnectionsPerAddress": _Setting("connection_count_max_per_address", kind.COUNT),
-    "maxAcceptsPerSecond": _Setting("accept_rate_max", kind.COUNT),
-    "maxHeldBytes": _Setting("held_size_max", kind.number(1, 2**63 - 1)),
-    "maxRequestsPerConnection": _Setting("deferred_count_max", kind.COUNT),
-    "maxWaitingRequests": _Setting("all_deferred_count_max", kind.COUNT),
-    "httpListen": _Setting("http_place", kind.PLACE),
-    "logLevel": _Setting("log_level", kind.one_of(LogLevel)),
-    "aclEnable": _Setting("access_control", kind.CLEAR_TRUTH),
-    "aclFile": _Setting("accounts_file", kind.FILE),
-    "rocketmqHome": _Setting("home", kind.DIRECTORY),
-    "aclAdminRequiresTls": _Setting("admin_requires_tls", kind.CLEAR_TRUTH),
-    "innerClientAuthenticationCredentials": _Setting("own_account", kind.OWN_ACCOUNT),
-    "namesrvAddr": _Setting("name_servers", kind.ADDRESSES),
-    "registerNameServerPeriod": _Setting(
-        "register_interval_ms", kind.number_within(10_000, 60_000)
+_BROKER: Final = by_name(
+    Option("brokerClusterName", TEXT, "cluster_name"),
+    Option("brokerName", TEXT, "broker_name"),
+    Option("brokerId", number(0), "broker_id"),
+    Option("brokerRole", one_of(BrokerRole), "role"),
+    Option("brokerPermission", number(0, 7), "permission", is_changeable=True),
+    Option("regionId", TEXT, "region_id"),
+    Option("traceOn", BOOLEAN, "trace_on"),
+    Option("bindAddress", kind.HOST, "bind_address"),
+    Option("brokerIP1", kind.REACHABLE_HOST, "advertised_host"),
+    Option("brokerIP2", kind.REACHABLE_HOST, "ha_advertised_host"),
+    Option("listenPort", kind.PORT, "listen_port"),
+    Option("serverChannelMaxIdleTimeSeconds", number(1), "idle_timeout_s"),
+    Option("maxConnections", COUNT, "connection_count_max"),
+    Option("maxConnectionsPerAddress", COUNT, "connection_count_max_per_address"),
+    Option("maxAcceptsPerSecond", COUNT, "accept_rate_max"),
+    Option("maxHeldBytes", number(1, 2**63 - 1), "held_size_max"),
+    Option("maxRequestsPerConnection", COUNT, "deferred_count_max"),
+    Option("maxWaitingRequests", COUNT, "all_deferred_count_max"),
+    Option("httpListen", kind.PLACE, "http_place"),
+    Option("logLevel", one_of(LogLevel), "log_level", is_changeable=True),
+    Option("aclEnable", STRICT_BOOLEAN, "access_control"),
+    Option("aclFile", FILE, "accounts_file"),
+    Option("rocketmqHome", kind.DIRECTORY, "home"),
+    Option("aclAdminRequiresTls", STRICT_BOOLEAN, "admin_requires_tls"),
+    Option("innerClientAuthenticationCredentials", kind.OWN_ACCOUNT, "own_account"),
+    Option("namesrvAddr", kind.ADDRESSES, "name_servers"),
+    Option(
+        "registerNameServerPeriod",
+        number_within(10_000, 60_000),
+        "register_interval_ms",
+        is_changeable=True,
     ),
-    "configBlackList": _Setting("locked_settings", kind.KEYS),
-    "syncFlushTimeout": _Setting("sync_timeout_ms", kind.INTERVAL_MS),
-    "registerBrokerTimeoutMills": _Setting("register_timeout_ms", kind.INTERVAL_MS),
-    "haListenPort": _Setting("ha_listen_port", kind.PORT),
-    "haMasterAddress": _Setting("ha_master_address", kind.ADDRESS),
-    "haSendHeartbeatInterval": _Setting("ha_heartbeat_interval_ms", kind.INTERVAL_MS),
-    "haHousekeepingInterval": _Setting("ha_silence_ms_max", kind.INTERVAL_MS),
-    "haTransferBatchSize": _Setting("ha_frame_size_max", kind.COUNT),
-    "haSlaveFallbehindMax": _Setting("ha_lag_size_max", kind.COUNT),
-    "slaveTimeout": _Setting("slave_timeout_ms", kind.INTERVAL_MS),
-    "slaveReadEnable": _Setting("slaves_are_read", kind.TRUTH),
-    "offsetCheckInSlave": _Setting("slave_checks_offsets", kind.TRUTH),
-    "replication.secretFile": _Setting("replication_secret_file", kind.FILE),
-    "replication.plainSlaves": _Setting("takes_plain_slaves", kind.CLEAR_TRUTH),
-    "replication.acknowledge": _Setting("ack_policy", kind.one_of(AckPolicy)),
-    "replication.copies": _Setting("replica_count", kind.number(1, 64)),
-    "replication.lagSeconds": _Setting("lag_s_max", kind.number(1, 3600)),
-    "replication.etcd": _Setting("etcd", kind.ETCD_SERVERS),
-    "replication.etcdTrustCertPath": _Setting("etcd_trusted", kind.FILE),
-    "replication.etcdCertPath": _Setting("etcd_certificate", kind.FILE),
-    "replication.etcdKeyPath": _Setting("etcd_key", kind.FILE),
-    "replication.leaseSeconds": _Setting("lease_s", kind.number(2, 600)),
-    "autoCreateTopicEnable": _Setting("create_topics", kind.TRUTH),
-    "autoCreateSubscriptionGroup": _Setting("create_groups", kind.TRUTH),
-    "autoCreateTopicMax": _Setting("created_topic_count_max", kind.COUNT),
-    "autoCreateGroupMax": _Setting("created_group_count_max", kind.COUNT),
-    "maxQueueLocks": _Setting("lock_count_max", kind.COUNT),
-    "maxConsumerOffsets": _Setting("offset_count_max", kind.COUNT),
-    "maxMemberships": _Setting("membership_count_max", kind.COUNT),
-    "maxSubscriptionBytes": _Setting("subscription_size_max", kind.number(1, 2**63 - 1)),
-    "defaultTopicQueueNums": _Setting("template_queue_count", kind.number(1, 1024)),
-    "clusterTopicEnable": _Setting("open_cluster_topic", kind.TRUTH),
-    "brokerTopicEnable": _Setting("open_broker_topic", kind.TRUTH),
-    "traceTopicEnable": _Setting("make_trace_topic", kind.TRUTH),
-    "msgTraceTopicName": _Setting("trace_topic", kind.TOPIC),
-    "startAcceptSendRequestTimeStamp": _Setting("accept_sends_from_ms", kind.number(0, 2**63 - 1)),
-    "rejectTransactionMessage": _Setting("refuse_transactions", kind.TRUTH),
-    "storeReplyMessageEnable": _Setting("store_replies", kind.TRUTH),
-    "waitTimeMillsInSendQueue": _Setting("send_wait_ms_max", kind.number(0)),
-    "brokerFastFailureEnable": _Setting("refuse_late_sends", kind.TRUTH),
-    "disableConsumeIfConsumerReadSlowly": _Setting("disable_slow_groups", kind.TRUTH),
-    "consumerFallbehindThreshold": _Setting("slow_group_size", kind.number(0, 2**63 - 1)),
-    "longPollingEnable": _Setting("long_polling", kind.TRUTH),
-    "shortPollingTimeMills": _Setting("short_polling_ms", kind.INTERVAL_MS),
-    "maxTransferBytesOnBulkPull": _Setting("bulk_pull_size_max", kind.COUNT),
-    "enablePropertyFilter": _Setting("sql_filters", kind.TRUTH),
-    "filterSupportRetry": _Setting("sql_filters_for_retries", kind.TRUTH),
-    "notifyConsumerIdsChangedEnable": _Setting("notify_consumers", kind.TRUTH),
-    "flushConsumerOffsetInterval": _Setting("save_offsets_interval_ms", kind.INTERVAL_MS),
-    "transactionTimeOut": _Setting("transaction_timeout_ms", kind.INTERVAL_MS),
-    "transactionCheckMax": _Setting("transaction_check_count_max", kind.COUNT),
-    "transactionCheckInterval": _Setting("transaction_check_interval_ms", kind.INTERVAL_MS),
-    "flushDelayOffsetInterval": _Setting("save_delays_interval_ms", kind.INTERVAL_MS),
-}
+    Option("configBlackList", NAMES, "locked_settings"),
+    Option("syncFlushTimeout", INTERVAL_MS, "sync_timeout_ms"),
+    Option("registerBrokerTimeoutMills", INTERVAL_MS, "register_timeout_ms", is_changeable=True),
+    Option("haListenPort", kind.PORT, "ha_listen_port"),
+    Option("haMasterAddress", kind.ADDRESS, "ha_master_address"),
+    Option("haSendHeartbeatInterval", INTERVAL_MS, "ha_heartbeat_interval_ms"),
+    Option("haHousekeepingInterval", INTERVAL_MS, "ha_silence_ms_max"),
+    Option("haTransferBatchSize", COUNT, "ha_frame_size_max"),
+    Option("haSlaveFallbehindMax", COUNT, "ha_lag_size_max"),
+    Option("slaveTimeout", INTERVAL_MS, "slave_timeout_ms"),
+    Option("slaveReadEnable", BOOLEAN, "slaves_are_read", is_changeable=True),
+    Option("offsetCheckInSlave", BOOLEAN, "slave_checks_offsets"),
+    Option("replication.secretFile", FILE, "replication_secret_file"),
+    Option("replication.plainSlaves", STRICT_BOOLEAN, "takes_plain_slaves"),
+    Option("replication.acknowledge", one_of(AckPolicy), "ack_policy"),
+    Option("replication.copies", number(1, 64), "replica_count"),
+    Option("replication.lagSeconds", number(1, 3600), "lag_s_max"),
+    Option("replication.etcd", kind.ETCD_SERVERS, "etcd"),
+    Option("replication.etcdTrustCertPath", FILE, "etcd_trusted"),
+    Option("replication.etcdCertPath", FILE, "etcd_certificate"),
+    Option("replication.etcdKeyPath", FILE, "etcd_key"),
+    Option("replication.leaseSeconds", number(2, 600), "lease_s"),
+    Option("autoCreateTopicEnable", BOOLEAN, "create_topics", is_changeable=True),
+    Option("autoCreateSubscriptionGroup", BOOLEAN, "create_groups", is_changeable=True),
+    Option("autoCreateTopicMax", COUNT, "created_topic_count_max", is_changeable=True),
+    Option("autoCreateGroupMax", COUNT, "created_group_count_max", is_changeable=True),
+    Option("maxQueueLocks", COUNT, "lock_count_max"),
+    Option("maxConsumerOffsets", COUNT, "offset_count_max"),
+    Option("maxMemberships", COUNT, "membership_count_max"),
+    Option("maxSubscriptionBytes", number(1, 2**63 - 1), "subscription_size_max"),
+    Option("defaultTopicQueueNums", number(1, 1024), "template_queue_count"),
+    Option("clusterTopicEnable", BOOLEAN, "open_cluster_topic"),
+    Option("brokerTopicEnable", BOOLEAN, "open_broker_topic"),
+    Option("traceTopicEnable", BOOLEAN, "make_trace_topic"),
+    Option("msgTraceTopicName", kind.TOPIC, "trace_topic"),
+    Option(
+        "startAcceptSendRequestTimeStamp",
+        number(0, 2**63 - 1),
+        "accept_sends_from_ms",
+        is_changeable=True,
+    ),
+    Option("rejectTransactionMessage", BOOLEAN, "refuse_transactions", is_changeable=True),
+    Option("storeReplyMessageEnable", BOOLEAN, "store_replies", is_changeable=True),
+    Option("waitTimeMillsInSendQueue", number(0), "send_wait_ms_max"),
+    Option("brokerFastFailureEnable", BOOLEAN, "refuse_late_sends"),
+    Option(
+        "disableConsumeIfConsumerReadSlowly", BOOLEAN, "disable_slow_groups", is_changeable=True
+    ),
+    Option(
+        "consumerFallbehindThreshold", number(0, 2**63 - 1), "slow_group_size", is_changeable=True
+    ),
+    Option("longPollingEnable", BOOLEAN, "long_polling", is_changeable=True),
+    Option("shortPollingTimeMills", INTERVAL_MS, "short_polling_ms", is_changeable=True),
+    Option("maxTransferBytesOnBulkPull", COUNT, "bulk_pull_size_max", is_changeable=True),
+    Option("enablePropertyFilter", BOOLEAN, "sql_filters", is_changeable=True),
+    Option("filterSupportRetry", BOOLEAN, "sql_filters_for_retries", is_changeable=True),
+    Option("notifyConsumerIdsChangedEnable", BOOLEAN, "notify_consumers", is_changeable=True),
+    Option(
+        "flushConsumerOffsetInterval", INTERVAL_MS, "save_offsets_interval_ms", is_changeable=True
+    ),
+    Option("transactionTimeOut", INTERVAL_MS, "transaction_timeout_ms", is_changeable=True),
+    Option("transactionCheckMax", COUNT, "transaction_check_count_max", is_changeable=True),
+    Option(
+        "transactionCheckInterval", INTERVAL_MS, "transaction_check_interval_ms", is_changeable=True
+    ),
+    Option("flushDelayOffsetInterval", INTERVAL_MS, "save_delays_interval_ms", is_changeable=True),
+)
 
-_STORE: Final = {
-    "storePathRootDir": _Setting("root", kind.DIRECTORY),
-    "storePathCommitLog": _Setting("commit_log_directory", kind.DIRECTORY),
-    "mappedFileSizeCommitLog": _Setting("commit_log_file_size", kind.number(4096)),
-    "mappedFileSizeConsumeQueue": _Setting("queue_file_size", kind.QUEUE_FILE_SIZE),
-    "maxHashSlotNum": _Setting("index_slot_count", kind.COUNT),
-    "maxIndexNum": _Setting("index_entry_count", kind.COUNT),
-    "messageIndexEnable": _Setting("index_keys", kind.TRUTH),
-    "maxMessageSize": _Setting("body_size_max", kind.COUNT),
-    "enabledAppendPropCRC": _Setting("write_checksums", kind.TRUTH),
-    "checkCRCOnRead": _Setting("check_reads", kind.TRUTH),
-    "messageDelayLevel": _Setting("delay_levels_ms", kind.DELAYS),
-    "flushDiskType": _Setting("flush_mode", kind.one_of(FlushMode)),
-    "flushIntervalCommitLog": _Setting("flush_interval_ms", kind.INTERVAL_MS),
-    "flushCommitLogLeastPages": _Setting("flush_pages_min", kind.number(0)),
-    "flushCommitLogThoroughInterval": _Setting("flush_all_interval_ms", kind.INTERVAL_MS),
-    "flushConsumeQueueThoroughInterval": _Setting("queue_flush_interval_ms", kind.INTERVAL_MS),
-    "maxTransferCountOnMessageInMemory": _Setting("read_count_max_in_memory", kind.COUNT),
-    "maxTransferBytesOnMessageInMemory": _Setting("read_size_max_in_memory", kind.COUNT),
-    "maxTransferCountOnMessageInDisk": _Setting("read_count_max_on_disk", kind.COUNT),
-    "maxTransferBytesOnMessageInDisk": _Setting("read_size_max_on_disk", kind.COUNT),
-    "accessMessageInMemoryMaxRatio": _Setting("memory_percent", kind.PERCENT),
-    "maxMsgsNumBatch": _Setting("query_count_max", kind.COUNT),
-    "fileReservedTime": _Setting("reserved_hours", kind.COUNT),
-    "deleteWhen": _Setting("delete_hours", kind.HOURS),
-    "diskMaxUsedSpaceRatio": _Setting("disk_used_percent_max", kind.PERCENT),
-    "diskSpaceCleanForciblyRatio": _Setting("disk_clean_percent", kind.PERCENT),
-    "diskSpaceWarningLevelRatio": _Setting("disk_full_percent", kind.PERCENT),
-    "cleanFileForciblyEnable": _Setting("clean_by_force", kind.TRUTH),
-}
+_STORE: Final = by_name(
+    Option("storePathRootDir", kind.DIRECTORY, "root"),
+    Option("storePathCommitLog", kind.DIRECTORY, "commit_log_directory"),
+    Option("mappedFileSizeCommitLog", number(4096), "commit_log_file_size"),
+    Option("mappedFileSizeConsumeQueue", kind.QUEUE_FILE_SIZE, "queue_file_size"),
+    Option("maxHashSlotNum", COUNT, "index_slot_count"),
+    Option("maxIndexNum", COUNT, "index_entry_count"),
+    Option("messageIndexEnable", BOOLEAN, "index_keys"),
+    Option("maxMessageSize", COUNT, "body_size_max"),
+    Option("enabledAppendPropCRC", BOOLEAN, "write_checksums"),
+    Option("checkCRCOnRead", BOOLEAN, "check_reads", is_changeable=True),
+    Option("messageDelayLevel", kind.DELAYS, "delay_levels_ms"),
+    Option("flushDiskType", one_of(FlushMode), "flush_mode"),
+    Option("flushIntervalCommitLog", INTERVAL_MS, "flush_interval_ms"),
+    Option("flushCommitLogLeastPages", number(0), "flush_pages_min"),
+    Option("flushCommitLogThoroughInterval", INTERVAL_MS, "flush_all_interval_ms"),
+    Option("flushConsumeQueueThoroughInterval", INTERVAL_MS, "queue_flush_interval_ms"),
+    Option(
+        "maxTransferCountOnMessageInMemory", COUNT, "read_count_max_in_memory", is_changeable=True
+    ),
+    Option(
+        "maxTransferBytesOnMessageInMemory", COUNT, "read_size_max_in_memory", is_changeable=True
+    ),
+    Option("maxTransferCountOnMessageInDisk", COUNT, "read_count_max_on_disk", is_changeable=True),
+    Option("maxTransferBytesOnMessageInDisk", COUNT, "read_size_max_on_disk", is_changeable=True),
+    Option("accessMessageInMemoryMaxRatio", PERCENT, "memory_percent", is_changeable=True),
+    Option("maxMsgsNumBatch", COUNT, "query_count_max"),
+    Option("fileReservedTime", COUNT, "reserved_hours", is_changeable=True),
+    Option("deleteWhen", kind.HOURS, "delete_hours", is_changeable=True),
+    Option("diskMaxUsedSpaceRatio", PERCENT, "disk_used_percent_max", is_changeable=True),
+    Option("diskSpaceCleanForciblyRatio", PERCENT, "disk_clean_percent"),
+    Option("diskSpaceWarningLevelRatio", PERCENT, "disk_full_percent"),
+    Option("cleanFileForciblyEnable", BOOLEAN, "clean_by_force", is_changeable=True),
+)
 
 # How releases before 4.5 spelled it, which Apache ignores now, and what 5.x calls it.
 _ALIASES: Final = {
@@ -254,62 +267,19 @@ _ALIASES: Final = {
     "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
 }
 
-CHANGEABLE: Final = frozenset(
-    {
-        "accessMessageInMemoryMaxRatio",
-        "autoCreateGroupMax",
-        "autoCreateSubscriptionGroup",
-        "autoCreateTopicEnable",
-        "autoCreateTopicMax",
-        "brokerPermission",
-        "checkCRCOnRead",
-        "cleanFileForciblyEnable",
-        "consumerFallbehindThreshold",
-        "deleteWhen",
-        "disableConsumeIfConsumerReadSlowly",
-        "diskMaxUsedSpaceRatio",
-        "enablePropertyFilter",
-        "fileReservedTime",
-        "filterSupportRetry",
-        "flushConsumerOffsetInterval",
-        "flushDelayOffsetInterval",
-        "logLevel",
-        "longPollingEnable",
-        "maxTransferBytesOnBulkPull",
-        "maxTransferBytesOnMessageInDisk",
-        "maxTransferBytesOnMessageInMemory",
-        "maxTransferCountOnMessageInDisk",
-        "maxTransferCountOnMessageInMemory",
-        "notifyConsumerIdsChangedEnable",
-        "registerBrokerTimeoutMills",
-        "registerNameServerPeriod",
-        "rejectTransactionMessage",
-        "shortPollingTimeMills",
-        "slaveReadEnable",
-        "startAcceptSendRequestTimeStamp",
-        "storeReplyMessageEnable",
-        "transactionCheckInterval",
-        "transactionCheckMax",
-        "transactionTimeOut",
-    }
-)
+_OPTIONS: Final = _BROKER | _STORE
+CHANGEABLE: Final = frozenset(name for name, each in _OPTIONS.items() if each.is_changeable)
 
-# Our own, which no file sets, and what has more than one key.
+# Attributes without an option, and those with several.
 _OURS: Final = {"store", "index_tags", "memory_size", "tls", "replica_id", "is_to_found"}
-assert {setting.attribute for table in (_BROKER, _STORE) for setting in table.values()} == {
+assert {option.attribute for option in _OPTIONS.values()} == {
     *BrokerConfig.__struct_fields__,
     *StoreConfig.__struct_fields__,
 } - _OURS
-assert CHANGEABLE.issubset(_BROKER.keys() | _STORE.keys())
-
-_TRUTHS: Final = frozenset(
-    key for table in (_BROKER, _STORE) for key, each in table.items() if each.kind is kind.TRUTH
-)
-
-# What is in two tables is obeyed only where it promises nothing else.
+# An option in two tables is obeyed unless it requests what is unsupported.
 TREATMENTS: Final[Mapping[str, Treatment]] = {
     **dict.fromkeys(HARMLESS, Treatment.HARMLESS),
-    **dict.fromkeys((*_BROKER, *_STORE, *_ALIASES, *TLS_KEYS), Treatment.OBEYED),
+    **dict.fromkeys((*_OPTIONS, *_ALIASES, *TLS_KEYS), Treatment.OBEYED),
     **dict.fromkeys(CHANGEABLE, Treatment.CHANGEABLE),
-    **dict.fromkeys(PROMISES, Treatment.REFUSED),
+    **dict.fromkeys(UNSUPPORTED, Treatment.REFUSED),
 }

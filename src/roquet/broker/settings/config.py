@@ -1,13 +1,15 @@
-"""How a broker is set up: Apache's keys in our words, with Apache's defaults.
+"""The configuration of a broker: Apache's keys under our names, with Apache's defaults.
 
-`apache_keys.py` reads and writes it as Apache does. Nothing changes a config: a change at run time
-makes a new one, which the broker hands to whoever reads it.
+`apache_keys.py` reads and writes it as Apache does. A config never changes: a change at run time
+makes a new one, which the broker passes to its readers.
 """
 
+import asyncio
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from socket import gethostname
-from typing import Final
+from typing import Final, final
 
 import msgspec
 from msgspec.structs import replace
@@ -22,9 +24,22 @@ from roquet.protocol.host import Address
 from roquet.protocol.names import TRACE_TOPIC
 from roquet.settings import log_level
 from roquet.settings.log_level import LogLevel
+from roquet.settings.options import ConfigError
 from roquet.store.config import StoreConfig
 
 LOOPBACK: Final = "127.0.0.1"
+SECRET_SIZE_MIN: Final = 16
+
+# File sizes for brokers that start often and store little: tests, demonstrations, `roquet up`. A
+# broker allocates its newest log file at once: Apache's gigabyte suits a server with a disk of its
+# own, sixteen megabytes fit a temporary directory. The largest message allowed by default takes a
+# quarter of that.
+SMALL_FILES: Final = {
+    "mappedFileSizeCommitLog": str(16 << 20),
+    "mappedFileSizeConsumeQueue": str(20 * 6000),
+    "maxHashSlotNum": "5000",
+    "maxIndexNum": "20000",
+}
 
 
 class BrokerRole(Enum):
@@ -60,7 +75,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     deferred_count_max: int = DEFAULT_LIMITS.deferred_count_max  # maxRequestsPerConnection
     all_deferred_count_max: int = DEFAULT_SERVER_LIMITS.deferred_count_max  # maxWaitingRequests
     tls: TlsSettings = TlsSettings()  # tls.server.mode and others
-    # How others watch it; not keys of Apache's.
+    # Monitoring; not keys of Apache's.
     http_place: Address | None = None  # httpListen
     log_level: LogLevel = log_level.DEFAULT  # logLevel
 
@@ -254,3 +269,80 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     def ha_port(self) -> int:
         """Where slaves find the log."""
         return self.ha_listen_port or self.listen_port + HA_PORT_DISTANCE
+
+
+def check_replication(config: BrokerConfig) -> None:
+    """Checks options of replication that need each other. Raises ConfigError."""
+    _check_etcd_files(config)
+    _check_policy(config)
+    if not config.etcd:
+        return
+    servers = ",".join(config.etcd)
+    if config.replication_secret_file is None:
+        reason = "it needs replication.secretFile, the same at all brokers of this name"
+        raise ConfigError("replication.etcd", servers, reason)
+    if config.replica_id == 0:
+        reason = "with replication.etcd every broker of a name has a number of its own, above 0"
+        raise ConfigError("brokerId", "0", reason)
+
+
+def _check_policy(config: BrokerConfig) -> None:
+    policy = config.ack_policy
+    if policy is AckPolicy.ASYNC and config.role is BrokerRole.SYNC_MASTER:
+        reason = "brokerRole=SYNC_MASTER waits for a slave: use ASYNC_MASTER, or leave this out"
+        raise ConfigError("replication.acknowledge", policy.value, reason)
+    if policy not in (None, AckPolicy.ASYNC) and config.replica_count == 1:
+        reason = f"replication.acknowledge={policy.value} needs a second broker: at least 2"
+        raise ConfigError("replication.copies", "1", reason)
+
+
+def _check_etcd_files(config: BrokerConfig) -> None:
+    files = {
+        "replication.etcdTrustCertPath": config.etcd_trusted,
+        "replication.etcdCertPath": config.etcd_certificate,
+        "replication.etcdKeyPath": config.etcd_key,
+    }
+    for key, path in files.items():
+        if path is not None and not config.etcd_is_encrypted:
+            reason = "nothing is encrypted: servers in replication.etcd have to begin with https://"
+            raise ConfigError(key, str(path), reason)
+    if config.etcd_key is not None and config.etcd_certificate is None:
+        reason = "it is the key of no certificate: name that in replication.etcdCertPath"
+        raise ConfigError("replication.etcdKeyPath", str(config.etcd_key), reason)
+
+
+def read_secret(path: Path) -> bytes:
+    """Raises ConfigError."""
+    key = "replication.secretFile"
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(key, str(path), f"cannot be read: {error.strerror}") from None
+    if len(secret) < SECRET_SIZE_MIN:
+        reason = f"has {len(secret)} bytes, and {SECRET_SIZE_MIN} are needed: openssl rand -hex 32"
+        raise ConfigError(key, str(path), reason)
+    return secret
+
+
+@final
+class Pauses:
+    """Pauses whose length is an option: a change takes effect at once, not after the old time."""
+
+    def __init__(self) -> None:
+        self._has_changed = asyncio.Event()
+
+    async def pause(self, interval_ms: Callable[[], int]) -> None:
+        """Returns when that much time has passed since the call."""
+        loop = asyncio.get_running_loop()
+        begin_s = loop.time()
+        while (left_s := begin_s + interval_ms() / 1000 - loop.time()) > 0:
+            try:
+                async with asyncio.timeout(left_s):
+                    await self._has_changed.wait()
+            except TimeoutError:
+                return
+
+    def settings_changed(self) -> None:
+        """All pauses compute their length again."""
+        self._has_changed.set()
+        self._has_changed.clear()

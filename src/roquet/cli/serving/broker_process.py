@@ -11,9 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from roquet.broker.disk_plan import check_room, plan_of, use_text
-from roquet.broker.errors import ConfigError
 from roquet.broker.life import Life, living_broker
-from roquet.broker.settings.apache_keys import TREATMENTS, doubtful_truths, read_config
+from roquet.broker.settings.apache_keys import TREATMENTS, doubtful_booleans, read_config
 from roquet.broker.settings.config import BrokerConfig
 from roquet.cli.serving.access_options import home_from_environment
 from roquet.cli.serving.broker_group import members_of, run_group
@@ -25,6 +24,7 @@ from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
 from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
 from roquet.protocol.properties_text import read_properties_text
+from roquet.settings.options import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +56,8 @@ class BrokerFailed(RoquetError):
 def run_broker(options: BrokerOptions) -> None:
     """Returns after SIGINT or SIGTERM.
 
-    Raises BrokerFailed, GroupMemberFailed, NoRoomForStore, OSError, ConfigError, BadTlsSetting,
-    PromiseNotKept, BadBody and what `living_broker` raises.
+    Raises BrokerFailed, GroupMemberFailed, NoRoomForStore, OSError, ConfigError, ConfigError,
+    UnsupportedOption, BadBody and what `living_broker` raises.
     """
     log_to_stderr(options.log_form)
     raise_file_limit()
@@ -111,7 +111,7 @@ def _config(options: BrokerOptions) -> BrokerConfig:
     config, ignored = read_config(settings, root)
     if options.config_file is not None:
         warn_of_settings(
-            options.config_file, ignored, TREATMENTS.__contains__, doubtful_truths(settings)
+            options.config_file, ignored, TREATMENTS.__contains__, doubtful_booleans(settings)
         )
     changes: dict[str, Any] = {
         "bind_address": options.host,

@@ -10,7 +10,7 @@ from roquet.cli.serving.settings_warnings import warn_of_settings
 from roquet.cli.serving.tls_options import reloads_on_hangup, tls_from_file
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
-from roquet.namesrv.config import NameServerConfig, doubtful_truths, is_known, read_config
+from roquet.namesrv.config import NameServerConfig, doubtful_booleans, is_known, read_config
 from roquet.namesrv.server import serve_names
 from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
 from roquet.protocol.properties_text import read_properties_text
@@ -25,7 +25,7 @@ def run_name_server(
 ) -> None:
     """Returns after SIGINT or SIGTERM; `given` are settings under the names of files.
 
-    Raises OSError, BadBody, BadSetting, BadTlsSetting, TlsNotUsable, PromiseNotKept, BadRules or
+    Raises OSError, BadBody, ConfigError, ConfigError, TlsNotUsable, UnsupportedOption, BadRules or
     BadStateFile.
     """
     log_to_stderr(log_form)
@@ -47,7 +47,7 @@ def _config(path: Path | None, given: dict[str, str]) -> NameServerConfig:
     settings |= home_from_environment(settings) | tls_from_file(settings) | given
     config, ignored = read_config(settings)
     if path is not None:
-        warn_of_settings(path, ignored, is_known, doubtful_truths(settings))
+        warn_of_settings(path, ignored, is_known, doubtful_booleans(settings))
     return config
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
 from roquet.broker.replication.failover.own_etcd import PEERS_DISTANCE, own_etcd_words
-from roquet.broker.settings.small_files import SMALL_FILES
+from roquet.broker.settings.config import SMALL_FILES
 from roquet.cli.serving.development_tls import development_settings
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from roquet.broker.life import Life, living_broker, observed
 from roquet.broker.settings.apache_keys import read_config
-from roquet.broker.settings.config import BrokerConfig
-from roquet.broker.settings.small_files import SMALL_FILES
+from roquet.broker.settings.config import SMALL_FILES, BrokerConfig
 from roquet.cli.serving.broker_process import tell_disk_use, until_stopped
 from roquet.cli.serving.found_sizes import found_sizes
 from roquet.cli.serving.log_lines import LogForm, log_to_stderr

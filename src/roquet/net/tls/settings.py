@@ -1,23 +1,30 @@
-"""Who may listen in: the settings of encrypted connections, under Apache's names.
+"""TLS options, under Apache's names.
 
-Apache reads them from properties of the Java machine and from a file `tls.properties`; here they
-may stand among the other settings of a server, too.
+Apache reads them from system properties of Java and from a file `tls.properties`; here they may
+also stand among the other options of a server.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from roquet.net.errors import BadTlsSetting
-
-E = TypeVar("E", bound=Enum)
+from roquet.settings.options import (
+    STRICT_BOOLEAN,
+    TEXT,
+    ConfigError,
+    Option,
+    OptionKind,
+    by_name,
+    one_of,
+    parse_options,
+)
 
 
 class TlsMode(Enum):
-    """What a server does with peers that encrypt, and with those that do not."""
+    """Which connections a server accepts: plain, encrypted, or both."""
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
@@ -25,7 +32,7 @@ class TlsMode(Enum):
 
 
 class ClientCertificates(Enum):
-    """Whether clients have to show one."""
+    """Whether clients have to present one."""
 
     NONE = "none"
     OPTIONAL = "optional"
@@ -33,7 +40,7 @@ class ClientCertificates(Enum):
 
 
 class TlsFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """PEM files of one side: who it is, and whom it trusts."""
+    """PEM files of one side: its certificate and key, and the authorities it trusts."""
 
     certificate: Path | None = None
     key: Path | None = None
@@ -52,7 +59,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     server: TlsFiles = TlsFiles()
     client_certificates: ClientCertificates = ClientCertificates.NONE  # tls.server.need.client.auth
     check_clients: bool = False  # tls.server.authClient
-    # Apache's default is true, whatever certificates are named; here they are used.
+    # Apache's default is true even with certificates configured; here they are used.
     is_test: bool | None = None  # tls.test.mode.enable
     encrypt_calls: bool = False  # tls.enable
     # tls.client.certPath, tls.client.keyPath, tls.client.keyPassword, tls.client.trustCertPath
@@ -61,28 +68,28 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_files(self) -> bool:
-        """Whether there is anything to be read again."""
-        is_shown = self.mode is not TlsMode.DISABLED and not self.is_self_signed
-        return is_shown or (self.encrypt_calls and self.client != TlsFiles())
+        """Whether there are files to reload."""
+        uses_own = self.mode is not TlsMode.DISABLED and not self.is_self_signed
+        return uses_own or (self.encrypt_calls and self.client != TlsFiles())
 
     @property
     def is_self_signed(self) -> bool:
-        """Whether the server makes a certificate by itself, which nobody can check."""
+        """Whether the server generates its certificate, which clients cannot verify."""
         return self.server.certificate is None if self.is_test is None else self.is_test
 
 
 class ReadTls(NamedTuple):
     settings: TlsSettings
-    others: dict[str, str]  # what is not about TLS
+    others: dict[str, str]  # options that are not about TLS
 
 
 def read_tls(settings: Mapping[str, str]) -> ReadTls:
-    """Raises BadTlsSetting."""
+    """An empty text is the default. Raises ConfigError."""
+    given = {key: text for key, text in settings.items() if text.strip()}
     values: dict[str, dict[str, Any]] = {"": {}, "server": {}, "client": {}}
-    for key, setting in _SETTINGS.items():
-        text = settings.get(key, "").strip()
-        if text:
-            values[setting.side][setting.attribute] = setting.read(key, text)
+    for attribute, value in parse_options(_OPTIONS, given).items():
+        side, _, name = attribute.rpartition(".")
+        values[side][name] = value
     tls = TlsSettings(
         server=TlsFiles(**values["server"]), client=TlsFiles(**values["client"]), **values[""]
     )
@@ -94,66 +101,39 @@ def read_tls(settings: Mapping[str, str]) -> ReadTls:
 def _check(tls: TlsSettings) -> None:
     wants_any = tls.client_certificates is ClientCertificates.REQUIRED and not tls.check_clients
     if wants_any and tls.server.trusted is None:
-        raise BadTlsSetting(
+        raise ConfigError(
             "tls.server.need.client.auth",
             tls.client_certificates.value,
-            "name those who are let in, with tls.server.trustCertPath: a certificate that nobody "
-            "checks keeps nobody out",
+            "needs tls.server.trustCertPath: a client certificate that is not verified protects "
+            "nothing",
         )
 
 
-class _Setting(msgspec.Struct, frozen=True):
-    side: str
-    attribute: str
-    read: Callable[[str, str], Any]
-
-
-def _text(_key: str, text: str) -> str:
-    return text
-
-
-def _path(_key: str, text: str) -> Path:
-    return Path(text)
-
-
-def _truth(key: str, text: str) -> bool:
-    # Java takes everything else for false. Here that could mean an open door.
-    if text.lower() not in ("true", "false"):
-        raise BadTlsSetting(key, text, "expected true or false")
-    return text.lower() == "true"
-
-
-def _one_of(choices: type[E]) -> Callable[[str, str], E]:
-    def read(key: str, text: str) -> E:
-        try:
-            return choices(text.lower())
-        except ValueError:
-            expected = " or ".join(choice.value for choice in choices)
-            raise BadTlsSetting(key, text, f"expected {expected}") from None
-
-    return read
-
-
-# Where Apache looks for more of them, and the setting that says where else.
+# The file where Apache looks for more of them, and the option that names another.
 FILE_DEFAULT: Final = Path("/etc/rocketmq/tls.properties")
 FILE_KEY: Final = "tls.config.file"
 
-_SETTINGS: Final = {
-    "tls.server.mode": _Setting("", "mode", _one_of(TlsMode)),
-    "tls.server.certPath": _Setting("server", "certificate", _path),
-    "tls.server.keyPath": _Setting("server", "key", _path),
-    "tls.server.keyPassword": _Setting("server", "key_password", _text),
-    "tls.server.trustCertPath": _Setting("server", "trusted", _path),
-    "tls.server.need.client.auth": _Setting("", "client_certificates", _one_of(ClientCertificates)),
-    "tls.server.authClient": _Setting("", "check_clients", _truth),
-    "tls.test.mode.enable": _Setting("", "is_test", _truth),
-    # The same in a broker's own file; `tls.enable` counts for more.
-    "useTLS": _Setting("", "encrypt_calls", _truth),
-    "tls.enable": _Setting("", "encrypt_calls", _truth),
-    "tls.client.certPath": _Setting("client", "certificate", _path),
-    "tls.client.keyPath": _Setting("client", "key", _path),
-    "tls.client.keyPassword": _Setting("client", "key_password", _text),
-    "tls.client.trustCertPath": _Setting("client", "trusted", _path),
-    "tls.client.authServer": _Setting("", "check_servers", _truth),
-}
-TLS_KEYS: Final = frozenset({*_SETTINGS, FILE_KEY})
+_PATH: Final = OptionKind("a file", Path)
+_OPTIONS: Final = by_name(
+    Option("tls.server.mode", one_of(TlsMode, ignore_case=True), "mode"),
+    Option("tls.server.certPath", _PATH, "server.certificate"),
+    Option("tls.server.keyPath", _PATH, "server.key"),
+    Option("tls.server.keyPassword", TEXT, "server.key_password"),
+    Option("tls.server.trustCertPath", _PATH, "server.trusted"),
+    Option(
+        "tls.server.need.client.auth",
+        one_of(ClientCertificates, ignore_case=True),
+        "client_certificates",
+    ),
+    Option("tls.server.authClient", STRICT_BOOLEAN, "check_clients"),
+    Option("tls.test.mode.enable", STRICT_BOOLEAN, "is_test"),
+    # The same in the file of a broker; `tls.enable` takes precedence.
+    Option("useTLS", STRICT_BOOLEAN, "encrypt_calls"),
+    Option("tls.enable", STRICT_BOOLEAN, "encrypt_calls"),
+    Option("tls.client.certPath", _PATH, "client.certificate"),
+    Option("tls.client.keyPath", _PATH, "client.key"),
+    Option("tls.client.keyPassword", TEXT, "client.key_password"),
+    Option("tls.client.trustCertPath", _PATH, "client.trusted"),
+    Option("tls.client.authServer", STRICT_BOOLEAN, "check_servers"),
+)
+TLS_KEYS: Final = frozenset({*_OPTIONS, FILE_KEY})

@@ -7,19 +7,19 @@ import pytest
 from msgspec.structs import replace
 
 from roquet.access.own_account import OwnAccount
-from roquet.broker.errors import ConfigError, NotChangeable
+from roquet.broker.errors import NotChangeable
 from roquet.broker.settings.apache_keys import (
     TREATMENTS,
     change_config,
     config_texts,
-    doubtful_truths,
+    doubtful_booleans,
     read_config,
 )
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
-from roquet.broker.settings.harmless import HARMLESS
-from roquet.broker.settings.promises import PROMISES
+from roquet.broker.settings.not_obeyed import HARMLESS, UNSUPPORTED
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.properties_text import read_properties_text, write_properties_text
+from roquet.settings.options import ConfigError
 from roquet.store.config import DELAY_LEVELS_MS, FlushMode, StoreConfig
 from tests.support.golden_frames import golden_frames
 
@@ -233,7 +233,7 @@ def test_a_slave_needs_an_id_of_its_own() -> None:
 
 def test_what_is_false_only_to_java_is_named() -> None:
     settings = {"traceOn": "yes", "longPollingEnable": "False", "brokerName": "yes"}
-    assert doubtful_truths(settings) == ["traceOn"]
+    assert doubtful_booleans(settings) == ["traceOn"]
 
 
 @pytest.mark.parametrize("server", ["49", "55"])
@@ -244,7 +244,7 @@ def test_of_every_key_of_a_real_broker_it_is_said_what_happens_to_it(server: str
 
 def test_nothing_that_is_obeyed_or_refused_is_called_harmless() -> None:
     obeyed = config_texts(DEFAULT).keys()
-    assert HARMLESS.keys().isdisjoint(obeyed | PROMISES.keys())
+    assert HARMLESS.keys().isdisjoint(obeyed | UNSUPPORTED.keys())
 
 
 def test_an_open_broker_may_say_that_it_is_open() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from roquet.broker.settings.pauses import Pauses
+from roquet.broker.settings.config import Pauses
 
 DAY_MS = 86_400_000
 

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.errors import ConfigError
 from roquet.broker.replication.in_sync import AckPolicy, AckRule
 from roquet.broker.settings.apache_keys import read_config
-from roquet.broker.settings.config import BrokerConfig, BrokerRole
-from roquet.broker.settings.replication import read_secret
+from roquet.broker.settings.config import BrokerConfig, BrokerRole, read_secret
+from roquet.settings.options import ConfigError
 
 ETCD = {"replication.etcd": "10.0.0.1:2379, 10.0.0.2:2379"}
 

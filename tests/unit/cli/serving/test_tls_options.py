@@ -62,9 +62,7 @@ def test_files_that_cannot_be_used_are_one_line(tmp_path: Path, command: str) ->
     missing = tmp_path / "missing.pem"
     finished = roquet(command, "--port", 0, "--tls-cert", missing, *directory)
     assert finished.exit_code == 1
-    assert finished.stderr.startswith(
-        f"roquet {command}: no encrypted connections with certificate {missing}"
-    )
+    assert finished.stderr.startswith(f"roquet {command}: TLS cannot use certificate {missing}")
     assert finished.stderr.count("\n") == 1
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from roquet.net.errors import BadTlsSetting
 from roquet.net.tls.settings import (
     TLS_KEYS,
     ClientCertificates,
@@ -13,6 +12,7 @@ from roquet.net.tls.settings import (
     TlsSettings,
     read_tls,
 )
+from roquet.settings.options import ConfigError
 
 ALL = {
     "tls.server.mode": "Enforcing",
@@ -80,13 +80,13 @@ def test_what_is_empty_is_not_said() -> None:
     ],
 )
 def test_what_java_would_take_for_something_else_is_refused(key: str, text: str) -> None:
-    with pytest.raises(BadTlsSetting, match=f"{key}='{text}': expected ") as caught:
+    with pytest.raises(ConfigError, match=f"{key}='{text}': expected ") as caught:
         read_tls({key: text})
     assert (caught.value.key, caught.value.text) == (key, text)
 
 
 def test_certificates_that_nobody_would_check_are_not_asked_for() -> None:
-    with pytest.raises(BadTlsSetting, match=r"tls\.server\.trustCertPath"):
+    with pytest.raises(ConfigError, match=r"tls\.server\.trustCertPath"):
         read_tls({"tls.server.need.client.auth": "require"})
     assert read_tls({"tls.server.need.client.auth": "optional"})
 

@@ -1,9 +1,93 @@
-"""Settings of Apache 4.9.7 and 5.5.0 that have no effect here and promise nothing by it.
+"""Options of Apache 4.9.7 and 5.5.0 that a broker does not obey.
 
-A file may have them; they are named in one warning.
+`UNSUPPORTED` are refused where they request a feature that is missing; `HARMLESS` have no effect,
+and are listed in one warning.
 """
 
 from typing import Final
+
+from roquet.settings.options import (
+    Unsupported,
+    is_false,
+    is_given,
+    is_more_than_one,
+    is_other_than,
+    parse_boolean,
+)
+
+_ACCOUNTS: Final = "set it to false, and use aclEnable, with accounts in a file"
+_FAILOVER_REMEDY: Final = (
+    "remove it; failover is configured with replication.etcd, see docs/replication.md"
+)
+_ACKNOWLEDGE: Final = (
+    "remove it; replication.acknowledge decides how many replicas confirm: async, one or quorum"
+)
+_NAMED: Final = "set it to false, and list the servers in namesrvAddr"
+_PAGE: Final = "set it to false, and use namesrvAddr=http://host:8080/rocketmq/nsaddr"
+_ROCKSDB: Final = "its messages would not be read: let Apache consume them, then remove it"
+_NO_LIGHT_QUEUES: Final = "set it to false, and use topics"
+
+_USERS: Final = Unsupported(parse_boolean, "users and policies in a database", _ACCOUNTS)
+_REPLICAS: Final = Unsupported(is_more_than_one, "replicas on several brokers", _ACKNOWLEDGE)
+_FAILOVER: Final = Unsupported(parse_boolean, "failover to another broker", _FAILOVER_REMEDY)
+_IN_ROCKSDB: Final = Unsupported(parse_boolean, "messages in a RocksDB database", _ROCKSDB)
+
+UNSUPPORTED: Final = {
+    # Access control and consumers.
+    "authenticationEnabled": _USERS,
+    "authorizationEnabled": _USERS,
+    "rejectPullConsumerEnable": Unsupported(
+        parse_boolean, "refusing pull consumers", "set it to false"
+    ),
+    "litePullMessageEnable": Unsupported(
+        is_false, "refusing lite pull consumers", "set it to true"
+    ),
+    # Replicas.
+    "inSyncReplicas": _REPLICAS,
+    "minInSyncReplicas": _REPLICAS,
+    "totalReplicas": _REPLICAS,
+    "allAckInSyncStateSet": Unsupported(parse_boolean, "waiting for all replicas", _ACKNOWLEDGE),
+    "duplicationEnable": Unsupported(parse_boolean, "two masters with one log", _FAILOVER_REMEDY),
+    "asyncLearner": Unsupported(parse_boolean, "a learner replica", _ACKNOWLEDGE),
+    "enableDLegerCommitLog": _FAILOVER,
+    "enableControllerMode": _FAILOVER,
+    "enableSlaveActingMaster": _FAILOVER,
+    "enableRemoteEscape": _FAILOVER,
+    # Name server discovery.
+    "fetchNamesrvAddrByAddressServer": Unsupported(
+        parse_boolean, "an address server at a default URL", _PAGE
+    ),
+    "fetchNameSrvAddrByDnsLookup": Unsupported(
+        parse_boolean, "finding name servers by DNS", _NAMED
+    ),
+    # Storage: messages and offsets elsewhere would be missing.
+    "storeType": Unsupported(
+        is_other_than("", "default"), "queues in a RocksDB database", _ROCKSDB
+    ),
+    "configManagerVersion": Unsupported(
+        is_other_than("", "v1"), "topics and offsets in a RocksDB database", _ROCKSDB
+    ),
+    "timerRocksDBEnable": _IN_ROCKSDB,
+    "transRocksDBEnable": _IN_ROCKSDB,
+    "messageStorePlugIn": Unsupported(
+        is_given, "a store plug-in", "remove it; messages are stored on local disks"
+    ),
+    "readOnlyCommitLogStorePaths": Unsupported(
+        is_given,
+        "several commit log directories",
+        "move their files into the directory of storePathCommitLog, and remove it",
+    ),
+    "enableConsumeQueueExt": Unsupported(
+        parse_boolean,
+        "queue entries that point into a second file",
+        "set it to false, and rebuild the queues with `roquet store repair`",
+    ),
+    "enableLmq": Unsupported(parse_boolean, "light message queues", _NO_LIGHT_QUEUES),
+    "enableMultiDispatch": Unsupported(parse_boolean, "light message queues", _NO_LIGHT_QUEUES),
+    # Emergency switches.
+    "timerStopEnqueue": Unsupported(parse_boolean, "refusing timed messages", "set it to false"),
+    "timerStopDequeue": Unsupported(parse_boolean, "pausing timed messages", "set it to false"),
+}
 
 # Tools may set these at run time, too.
 THREADS: Final = "threads, queues and buffers, of which there are none here"

@@ -1,14 +1,14 @@
-"""What a broker refuses to be asked for, and what of the same keys it takes."""
+"""Options that a broker does not support, and which of their values it accepts."""
 
 from pathlib import Path
 
 import pytest
 
 from roquet.broker.settings.apache_keys import read_config
-from roquet.broker.settings.promises import PROMISES
-from roquet.settings.promises import PromiseNotKept
+from roquet.broker.settings.not_obeyed import UNSUPPORTED
+from roquet.settings.options import UnsupportedOption
 
-# For every key a text that promises something, and one that does not.
+# For every key a text that requests something, and one that does not.
 TEXTS = {
     "allAckInSyncStateSet": ("true", "false"),
     "asyncLearner": ("true", "false"),
@@ -40,22 +40,21 @@ TEXTS = {
 }
 
 
-def test_every_promise_has_its_texts_here() -> None:
-    assert TEXTS.keys() == PROMISES.keys()
+def test_every_unsupported_option_has_its_texts_here() -> None:
+    assert TEXTS.keys() == UNSUPPORTED.keys()
 
 
 @pytest.mark.parametrize("key", sorted(TEXTS))
-def test_a_promise_that_cannot_be_kept_is_refused_with_a_remedy(key: str) -> None:
+def test_an_unsupported_feature_is_refused_with_a_remedy(key: str) -> None:
     text, _ = TEXTS[key]
-    with pytest.raises(PromiseNotKept) as caught:
+    with pytest.raises(UnsupportedOption) as caught:
         read_config({key: text}, Path("somewhere"))
     assert (caught.value.key, caught.value.text) == (key, text)
-    message = str(caught.value)
-    assert message.startswith(f"{key}={text!r} promises ")
-    assert message.endswith(f": {PROMISES[key].remedy}")
+    assert caught.value.unsupported is UNSUPPORTED[key]
+    assert f"{key}={text} is not supported" in str(caught.value)
 
 
 @pytest.mark.parametrize("key", sorted(TEXTS))
-def test_who_promises_nothing_may_start(key: str) -> None:
+def test_an_option_that_requests_nothing_is_accepted(key: str) -> None:
     _, text = TEXTS[key]
     assert read_config({key: text}, Path("somewhere"))
