@@ -36,8 +36,9 @@ BODY_SIZE = 128
 CONNECTIONS = 4
 STARTS = 3
 QUEUED = 20_000  # messages in each queue before pulls begin
-LANE = ("laneSends", "lanePulls")
-ORDINARY = ("ordinarySends", "ordinaryPulls")
+# The names that all releases have.
+FAST = ("laneSends", "lanePulls")
+SLOW = ("ordinarySends", "ordinaryPulls")
 TUNED_JVM = ("-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
 
 
@@ -48,7 +49,7 @@ class Server:
     process: subprocess.Popen[bytes]
     start_s: float
     figures: dict[str, float] = field(default_factory=dict)
-    # Of our lane, by the name of the figure; and the requests that have passed so far.
+    # Of our fast path, by the name of the figure; and the requests that have passed so far.
     shares: dict[str, str] = field(default_factory=dict)
     passed: dict[str, int] = field(default_factory=dict)
 
@@ -245,21 +246,21 @@ def run_load(
     return json.loads(output.stdout), server.cpu_s() - before
 
 
-def lane_share(server: Server, passed: dict[str, int]) -> str:
-    """How much went through our lane since these requests had passed; those have passed now."""
+def fast_path_share(server: Server, passed: dict[str, int]) -> str:
+    """How much took our fast path since these requests had passed; those have passed now."""
     with BlockingPeer(f"127.0.0.1:{server.port}") as peer:
         reply = peer.call(RequestCode.GET_BROKER_RUNTIME_INFO)
     table = read_body(KvTable, reply.body).table
     before = dict(passed)
-    passed |= {name: int(table.get(name, 0)) for name in (*LANE, *ORDINARY)}
-    lane, ordinary = (
-        sum(passed[name] - before.get(name, 0) for name in names) for names in (LANE, ORDINARY)
+    passed |= {name: int(table.get(name, 0)) for name in (*FAST, *SLOW)}
+    fast, slow = (
+        sum(passed[name] - before.get(name, 0) for name in names) for names in (FAST, SLOW)
     )
-    return f"{lane / (lane + ordinary):.1%}" if lane + ordinary else ""
+    return f"{fast / (fast + slow):.1%}" if fast + slow else ""
 
 
 def record(server: Server, name: str, figures: dict[str, float], cpu_s: float) -> None:
-    server.shares[f"{name}/s"] = lane_share(server, server.passed)
+    server.shares[f"{name}/s"] = fast_path_share(server, server.passed)
     messages = max(1, figures["messages"])
     keep(server, f"{name}/s", messages / figures["seconds"], is_rate=True)
     keep(server, f"{name} CPU us", cpu_s / messages * 1e6, is_rate=False)
@@ -273,7 +274,7 @@ def keep(server: Server, name: str, value: float, *, is_rate: bool) -> None:
 def report(both: list[Server]) -> None:
     names = "".join(f"{server.name:>12}" for server in both)
     ratio = f"{'ratio':>10}" if len(both) > 1 else ""
-    print(f"{'':32}{names}{ratio}{'in the lane':>14}")
+    print(f"{'':32}{names}{ratio}{'in the fast path':>14}")
     for name in both[0].figures:
         values = [server.figures[name] for server in both]
         row = "".join(f"{value:12,.2f}" if value < 100 else f"{value:12,.0f}" for value in values)

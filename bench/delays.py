@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.broker import Server, compile_load, our_command, run_load, start
 
-from roquet.broker.assembly import assembled
 from roquet.broker.broker import Broker
+from roquet.broker.build import build_broker
 from roquet.broker.delays.delivering import redeliver
 from roquet.broker.delays.due import SliceBudget
 from roquet.broker.delays.postponing import append_when_due
@@ -97,7 +97,7 @@ async def filled(kind: str, count: int, directory: Path) -> tuple[float, float]:
     clock = FakeClock(int(time.time() * 1000) - HOUR_MS)
     config = BrokerConfig(store=StoreConfig(root=directory), broker_name="ours")
     async with AsyncExitStack() as stack:
-        broker = assembled(config, clock, SystemDisk(), stack)
+        broker = build_broker(config, clock, SystemDisk(), stack)
         before = own_mb()
         for number in range(count):
             PUTS[kind](broker, number)

@@ -11,7 +11,7 @@ build="$PWD/build/sanitized"
 tests=("$@")
 if [ ${#tests[@]} -eq 0 ]; then
     tests=(
-        tests/unit/broker/lane
+        tests/unit/broker/fast_path
         tests/unit/client/push/test_offset_book.py
         tests/unit/protocol/messages
         tests/unit/protocol/test_binary.py
@@ -20,7 +20,7 @@ if [ ${#tests[@]} -eq 0 ]; then
         tests/unit/store/reading/test_gathering.py
         tests/unit/store/test_golden_stores.py
         tests/property/test_hostile_input.py
-        tests/property/test_lane.py
+        tests/property/test_fast_path.py
         tests/property/test_offset_book.py
         tests/property/test_record_batches.py
         tests/property/test_record_parts.py

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from roquet.broker.messages.safety import Safety
+from roquet.broker.messages.acks import AckQueue
 from roquet.broker.replication.replica_progress import ReplicaProgress
 from roquet.cli.main import main
 from roquet.net.connection import Connection
@@ -17,12 +17,12 @@ from roquet.net.connection import Connection
 
 def acknowledge_before_confirmation(patch: pytest.MonkeyPatch) -> None:
     def at_once(
-        _self: Safety, connection: Connection, _end: int, frames: bytes, _count: int
+        _self: AckQueue, connection: Connection, _end: int, frames: bytes, _count: int
     ) -> None:
         connection.send(frames)
 
-    patch.setattr(Safety, "send_when_safe", at_once)
-    patch.setattr(Safety, "reply_when_safe", lambda _self, _request, _end, reply, _late: reply)
+    patch.setattr(AckQueue, "send_when_safe", at_once)
+    patch.setattr(AckQueue, "reply_when_safe", lambda _self, _request, _end, reply, _late: reply)
 
 
 def take_what_was_sent_for_confirmed(patch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from roquet.broker.delays.delay_levels import DelayLevels
-from roquet.broker.messages.arrivals import Arrivals
-from roquet.broker.messages.safety import Safety
+from roquet.broker.messages.acks import AckQueue
+from roquet.broker.messages.long_polling import LongPolls
 from roquet.broker.tables.queue_locks import LockTable, QueueKey
 from roquet.client.group.offsets import OffsetKeeper
 from roquet.client.queue_ref import QueueRef
@@ -55,12 +55,12 @@ class Mutation(NamedTuple):
 
 def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
     def at_once(
-        _self: Safety, connection: Connection, _end: int, frames: bytes, _count: int
+        _self: AckQueue, connection: Connection, _end: int, frames: bytes, _count: int
     ) -> None:
         connection.send(frames)
 
-    patch.setattr(Safety, "send_when_safe", at_once)
-    patch.setattr(Safety, "reply_when_safe", lambda _self, _request, _end, reply, _late: reply)
+    patch.setattr(AckQueue, "send_when_safe", at_once)
+    patch.setattr(AckQueue, "reply_when_safe", lambda _self, _request, _end, reply, _late: reply)
 
 
 def skip_the_sync(patch: pytest.MonkeyPatch) -> None:
@@ -72,11 +72,11 @@ def skip_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def show_what_is_not_safe(patch: pytest.MonkeyPatch) -> None:
-    def announce(self: Arrivals, topic: str, queue_id: int, _end: int) -> None:
+    def announce(self: LongPolls, topic: str, queue_id: int, _end: int) -> None:
         self.announce(topic, queue_id)
 
     patch.setattr(MessageStore, "_max_offset", lambda _self, queue: queue.max_offset)
-    patch.setattr(Arrivals, "announce_when_safe", announce)
+    patch.setattr(LongPolls, "announce_when_safe", announce)
 
 
 def swallow_errors_of_the_disk(patch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def swallow_errors_of_the_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def lose_a_wake_up(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Arrivals, "log_is_safe", lambda _self, _end: None)
+    patch.setattr(LongPolls, "log_is_safe", lambda _self, _end: None)
 
 
 def commit_one_too_many(patch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """Every scenario of Java clients and mqadmin at our broker, once more with signatures.
 
 One suite in `make test` and `make test-full`, all of them in `make test-long`. Left out are
-`test_lane_share.py`, as a guarded broker has no lane, and suites of our own clients, which
-`test_access_control.py` has.
+`test_fast_path_share.py`, as a guarded broker has no fast path, and suites of our
+own clients, which `test_access_control.py` has.
 """
 
 import os

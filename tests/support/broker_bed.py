@@ -10,10 +10,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from roquet.broker.assembly import assembled
 from roquet.broker.broker import Broker
+from roquet.broker.build import build_broker
+from roquet.broker.fast_path.fast_path import FastPath
 from roquet.broker.handlers import ROUTES
-from roquet.broker.lane.lane import PlainLane
 from roquet.broker.membership import connection_lost
 from roquet.broker.settings.config import BrokerConfig
 from roquet.disk import Disk
@@ -161,7 +161,7 @@ class BrokerBed:
 
     def __post_init__(self) -> None:
         self._router = Router(self.broker, self.routes, self.broker.guard)
-        self.lane = PlainLane(self.broker, has_pulls=True)
+        self.fast_path = FastPath(self.broker, has_pulls=True)
         self._deadlines = DeadlineSweep(self.clock)
         self._ports = count(50_000)
 
@@ -170,15 +170,17 @@ class BrokerBed:
         self.attach(client, limits)
         return client
 
-    def attach(self, client: BedClient, limits: ConnectionLimits, *, has_lane: bool = True) -> None:
+    def attach(
+        self, client: BedClient, limits: ConnectionLimits, *, has_fast_path: bool = True
+    ) -> None:
         """Connects a client that somebody made."""
-        lane = self.lane if has_lane and self.broker.guard is None else None
+        fast_path = self.fast_path if has_fast_path and self.broker.guard is None else None
         client.connection = Connection(
             self,
             self._router.answer,
             self._deadlines,
             limits,
-            fast_path=lane,
+            fast_path=fast_path,
             budget=self.broker.connection_budget,
         )
         client.connection.connection_made(client)
@@ -208,7 +210,7 @@ class BrokerBed:
     @property
     def sleeper_count(self) -> int:
         """How many pulls wait for messages."""
-        return sum(map(len, self.broker.arrivals._by_queue.values()))
+        return sum(map(len, self.broker.long_polls._by_queue.values()))
 
     def forget_wishes(self) -> None:
         """What is to be saved or registered from now on is news."""
@@ -239,6 +241,6 @@ async def broker_bed(
         BrokerConfig(store=small_config(directory), broker_name="broker-a"), **settings
     )
     async with AsyncExitStack() as stack:
-        broker = assembled(config, clock, disk or QuickDisk(), stack)
+        broker = build_broker(config, clock, disk or QuickDisk(), stack)
         await stack.enter_async_context(broker.services)
         yield BrokerBed(broker, clock)

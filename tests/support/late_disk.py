@@ -1,6 +1,6 @@
 """A disk that takes too long, for brokers that wait for it."""
 
-from roquet.broker.messages.safety import Late, Safety
+from roquet.broker.messages.acks import AckQueue, OnTimeout
 from roquet.net.router import Reply, Request
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command
@@ -21,10 +21,10 @@ def sync_disk(bed: BrokerBed) -> None:
     bed.broker.store._flusher.tick()
 
 
-async def until_late(safety: Safety, clock: FakeClock, probe: BedClient) -> None:
+async def until_late(acks: AckQueue, clock: FakeClock, probe: BedClient) -> None:
     """The deadline of everybody who waits by now is over, and they have noticed."""
     request = Request(NoFields(), Command(RequestCode.SEND_MESSAGE), probe.connection)
     # Deadlines come in the order of the line, so what joins it now is the last to be late.
-    safety.reply_when_safe(request, _NEVER, Reply(), Late.IGNORE)
+    acks.reply_when_safe(request, _NEVER, Reply(), OnTimeout.IGNORE)
     clock.advance(_LONG_S)
     await probe.replied()

@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from roquet.broker.assembly import assembled
 from roquet.broker.broker import Broker
+from roquet.broker.build import build_broker
 from roquet.broker.settings.config import BrokerConfig
 from roquet.store.config import FlushMode, StoreConfig
 from tests.support.broker_bed import BrokerBed
@@ -72,7 +72,9 @@ class MortalBroker:
     async def start(self) -> None:
         config = BrokerConfig(store=self._store_config(), broker_name="broker-a")
         self._stack = AsyncExitStack()
-        broker = assembled(replace(config, **self._settings), self.clock, self._disk, self._stack)
+        broker = build_broker(
+            replace(config, **self._settings), self.clock, self._disk, self._stack
+        )
         broker.store._flusher.stop()  # `sync` does its work.
         await broker.services.__aenter__()
         self.bed = BrokerBed(broker, self.clock)
@@ -88,7 +90,7 @@ class MortalBroker:
         self.clock.kill_after(None)
         self._forget_sync()
         await self.broker.services.__aexit__(None, None, None)
-        self.broker.safety.close()
+        self.broker.acks.close()
         crash(self.broker.store)
 
     async def cut_power(self, seed: int) -> int:

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from roquet.broker.life import Life, living_broker
 from roquet.broker.replication.in_sync import AckPolicy
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
+from roquet.broker.supervisor import BrokerSupervisor, supervised_broker
 from roquet.clock import SystemClock
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
@@ -30,7 +30,9 @@ class SecretPlace:
         self.secret.write_text("a secret of many bytes")
         self.running = AsyncExitStack()
 
-    async def start(self, name: str, role: BrokerRole, broker_id: int, **settings: Any) -> Life:
+    async def start(
+        self, name: str, role: BrokerRole, broker_id: int, **settings: Any
+    ) -> BrokerSupervisor:
         config = BrokerConfig(
             store=small_config(self.directory / name, commit_log_file_size=1 << 16),
             broker_name="broker-a",
@@ -43,7 +45,7 @@ class SecretPlace:
             ha_heartbeat_interval_ms=50,
             ack_policy=AckPolicy.ONE,
         )
-        life = living_broker(replace(config, **settings), SystemClock(), QuickDisk())
+        life = supervised_broker(replace(config, **settings), SystemClock(), QuickDisk())
         return await self.running.enter_async_context(life)
 
 
@@ -56,11 +58,13 @@ async def secret_place(directory: Path) -> AsyncIterator[SecretPlace]:
             yield place
 
 
-def address(life: Life) -> str:
+def address(life: BrokerSupervisor) -> str:
     return f"{HOST}:{life.broker.config.listen_port}"
 
 
-async def followed(place: SecretPlace, **settings: Any) -> tuple[Life, Life]:
+async def followed(
+    place: SecretPlace, **settings: Any
+) -> tuple[BrokerSupervisor, BrokerSupervisor]:
     """A master, and a slave that has copied its tables."""
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1, **settings)
     two = await place.start("two", BrokerRole.SLAVE, 2, **settings)

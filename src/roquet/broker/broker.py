@@ -5,11 +5,11 @@ import msgspec
 from roquet.access.guard import AccessGuard
 from roquet.access.keeping import KeptAccounts
 from roquet.broker.delays.delays import Delays
-from roquet.broker.messages.arrivals import Arrivals
+from roquet.broker.messages.acks import AckQueue
 from roquet.broker.messages.expiry import Expiry
 from roquet.broker.messages.late_sends import LateSends
+from roquet.broker.messages.long_polling import LongPolls
 from roquet.broker.messages.refused_writes import RefusedWrites
-from roquet.broker.messages.safety import Safety
 from roquet.broker.registration import Registrar
 from roquet.broker.replication.replication import Replication
 from roquet.broker.replication.table_log import TableLog
@@ -48,8 +48,8 @@ class Broker(msgspec.Struct):
     consumers: Consumers[Connection]
     producers: Producers[Connection]
     locks: LockTable
-    arrivals: Arrivals
-    safety: Safety
+    long_polls: LongPolls
+    acks: AckQueue
     expiry: Expiry
     refused_writes: RefusedWrites
     late_sends: LateSends

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Protocol
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.timers import apache_progress
-from roquet.broker.messages.safety import Safety
+from roquet.broker.messages.acks import AckQueue
 from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.replication.table_log import TableLog
 from roquet.broker.settings.config import BrokerConfig
@@ -24,14 +24,14 @@ from roquet.store.message_store import MessageStore
 log = logging.getLogger(__name__)
 
 
-class Beginning(NamedTuple):
+class StartState(NamedTuple):
     """What a broker begins with, besides its settings."""
 
     secret: SharedSecret | None = None
     cut_end: int = NO_END
 
 
-WITHOUT_REPLICAS: Final = Beginning()
+WITHOUT_REPLICAS: Final = StartState()
 
 
 class LoadedTable(SavedTable, Protocol):
@@ -53,7 +53,7 @@ def is_loaded(file: StateFile, name: str, table: LoadedTable) -> bool:
 
 
 def load_table_log(
-    config: BrokerConfig, table_log: TableLog, beginning: Beginning, lost: Collection[str]
+    config: BrokerConfig, table_log: TableLog, beginning: StartState, lost: Collection[str]
 ) -> None:
     """What the log says of topics and groups, and their files do not, is in the tables now.
 
@@ -84,11 +84,11 @@ def adopt_apache_timers(state: DurableState[TimerProgress], disk: Disk, path: Pa
 
 
 def opened_store(
-    config: BrokerConfig, clock: Clock, disk: Disk, safety: Safety, beginning: Beginning
+    config: BrokerConfig, clock: Clock, disk: Disk, acks: AckQueue, beginning: StartState
 ) -> MessageStore:
     """With its epoch begun, if it has one. Raises StoreError and StateFileError."""
     secret, cut_end = beginning
-    store = MessageStore.open(config.store, clock, disk, safety, cut_end=cut_end)
+    store = MessageStore.open(config.store, clock, disk, acks, cut_end=cut_end)
     if secret is not None:
         if cut_end != NO_END:
             secret.epochs.cut(store.log_end)

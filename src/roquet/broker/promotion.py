@@ -8,8 +8,8 @@ import logging
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delays import loaded_delays
+from roquet.broker.maintenance import start_leading
 from roquet.broker.registration import identity_of
-from roquet.broker.upkeep import start_leading
 
 log = logging.getLogger(__name__)
 

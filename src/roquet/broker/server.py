@@ -8,17 +8,17 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from roquet.broker.assembly import assembled
 from roquet.broker.broker import Broker
+from roquet.broker.build import build_broker
+from roquet.broker.fast_path.fast_path import FastPath
 from roquet.broker.handlers import ROUTES
-from roquet.broker.lane.lane import PlainLane
-from roquet.broker.loading import WITHOUT_REPLICAS, Beginning
+from roquet.broker.loading import WITHOUT_REPLICAS, StartState
+from roquet.broker.maintenance import learn, start_upkeep
 from roquet.broker.membership import connection_lost
 from roquet.broker.messages.subscriptions import load_sql_filters
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
 from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.settings.config import BrokerConfig
-from roquet.broker.upkeep import learn, start_upkeep
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.address_server import AddressServer, read_source
@@ -50,7 +50,7 @@ async def serve_broker(
 ) -> AsyncIterator[Broker]:
     """A broker that answers while the block runs; `config.listen_port` is the port it got.
 
-    When `broker.safety.has_failed` is set, it has to stop; `life` serves those that may have to
+    When `broker.acks.has_failed` is set, it has to stop; `life` serves those that may have to
     begin again. What the log has behind `cut_end` is cut off. Raises StoreError, StateFileError,
     AttributeNotKept, TlsNotUsable, BadRules, and OSError, NoFreePort or UnknownHost when an address
     cannot be had.
@@ -58,7 +58,7 @@ async def serve_broker(
     config = reachable(config)
 
     async def start(port: int) -> tuple[Broker, AsyncExitStack]:
-        beginning = Beginning(secret, cut_end)
+        beginning = StartState(secret, cut_end)
         return await started(replace(config, listen_port=port), clock, disk, beginning)
 
     if config.listen_port:
@@ -79,13 +79,13 @@ def reachable(config: BrokerConfig) -> BrokerConfig:
 
 
 async def started(
-    config: BrokerConfig, clock: Clock, disk: Disk, beginning: Beginning = WITHOUT_REPLICAS
+    config: BrokerConfig, clock: Clock, disk: Disk, beginning: StartState = WITHOUT_REPLICAS
 ) -> tuple[Broker, AsyncExitStack]:
     """A broker that answers, and what ends it."""
     # What is put on the stack ends in the opposite order: first nobody finds the broker any
     # more, then nobody is served, then everything is saved.
     async with AsyncExitStack() as stack:
-        broker = assembled(config, clock, disk, stack, beginning)
+        broker = build_broker(config, clock, disk, stack, beginning)
         # What was true for a longer log alone is forgotten before this one grows.
         for saver in (broker.delay_saver, broker.timer_saver, broker.offset_saver):
             await saver.until_saved()
@@ -101,7 +101,7 @@ async def started(
 
         async def stop_serving() -> None:
             # Both in one turn of the loop: nobody who was answered can ask again.
-            broker.arrivals.close()
+            broker.long_polls.close()
             await asyncio.gather(*(listener.stop() for listener in listeners))
 
         stack.push_async_callback(stop_serving)
@@ -145,8 +145,8 @@ def _tell_address(config: BrokerConfig) -> None:
 
 
 def _listener(broker: Broker, routes: Sequence[RequestRoute[Broker]], *, has_pulls: bool) -> Server:
-    # The lane asks nobody, so a guarded broker has none.
-    lane = PlainLane(broker, has_pulls=has_pulls) if broker.guard is None else None
+    # The fast path checks no rights, so a guarded broker has none.
+    fast_path = FastPath(broker, has_pulls=has_pulls) if broker.guard is None else None
     return Server(
         Router(
             broker,
@@ -157,7 +157,7 @@ def _listener(broker: Broker, routes: Sequence[RequestRoute[Broker]], *, has_pul
         broker.clock,
         limits=broker.config.limits,
         on_closed=lambda connection: connection_lost(broker, connection),
-        fast_path=lane,
+        fast_path=fast_path,
         tls=broker.tls,
         budget=broker.connection_budget,
     )

@@ -12,9 +12,9 @@ from typing import Final, final
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
-from roquet.broker.life import Life, living_broker
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import SMALL_FILES, BrokerConfig
+from roquet.broker.supervisor import BrokerSupervisor, supervised_broker
 from roquet.client.errors import BadArgument, NotOpen, RequestRefused
 from roquet.client.lifecycle import AsyncResource
 from roquet.client.received import ReceivedMessage, received_of
@@ -93,7 +93,7 @@ class Cluster(AsyncResource):
         self._names: AsyncExitStack | None = None
         self._name_server_port = 0
         self._running: dict[str, AsyncExitStack] = {}
-        self._lives: dict[str, Life] = {}
+        self._lives: dict[str, BrokerSupervisor] = {}
         self._directory: Path | None = None
         self._is_closed = False
         self._topic_numbers = count(1)
@@ -257,7 +257,7 @@ class Cluster(AsyncResource):
             return
         config = self._config(name, directory)
         stack = AsyncExitStack()
-        living = living_broker(config, self.clock, _TemporaryDisk())
+        living = supervised_broker(config, self.clock, _TemporaryDisk())
         self._lives[name] = await stack.enter_async_context(living)
         self._running[name] = stack
 

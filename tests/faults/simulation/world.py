@@ -160,8 +160,8 @@ class World:
         for connection in list(broker.registrar._peers._connections.values()):
             connection.abort("dead")
         await broker.services.__aexit__(None, None, None)
-        broker.arrivals.close()
-        broker.safety.close()
+        broker.long_polls.close()
+        broker.acks.close()
         self._life.is_dead = False  # Only to let go of what it holds.
         crash(broker.store)
         self._life.is_dead = True
@@ -302,7 +302,7 @@ async def fail_a_sync(world: World) -> None:
     world.disk.fail_next_sync()
     try:
         async with asyncio.timeout(2):
-            await world.broker.safety.has_failed.wait()
+            await world.broker.acks.has_failed.wait()
     except TimeoutError:
         world.disk.fail_next_sync(0)
         return  # It was a file in the making, or a table: that costs nobody anything.

@@ -10,9 +10,9 @@ import pytest
 
 from roquet import AsyncAdmin, Credentials
 from roquet.access.own_account import OwnAccount
-from roquet.broker.life import Life
 from roquet.broker.replication.in_sync import AckPolicy
 from roquet.broker.settings.config import BrokerRole
+from roquet.broker.supervisor import BrokerSupervisor
 from roquet.broker.tables.queue_locks import QueueKey
 from roquet.client.admin.cluster import AccountSettings
 from roquet.client.admin.topics import TopicSettings
@@ -34,7 +34,7 @@ async def place(tmp_path: Path) -> AsyncIterator[SecretPlace]:
         yield place
 
 
-async def switch(place: SecretPlace, old: Life, new: Life) -> None:
+async def switch(place: SecretPlace, old: BrokerSupervisor, new: BrokerSupervisor) -> None:
     """The slave becomes the master, and the master a slave."""
     async with AsyncAdmin(place.name_server) as admin:
         await admin.promote_broker(address(new), force=True)

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from roquet.broker.maintenance import start_upkeep
 from roquet.broker.settings.apache_keys import CHANGEABLE
 from roquet.broker.slow_groups import disable_slow_groups
 from roquet.broker.transactions.check_back import check_transactions
-from roquet.broker.upkeep import start_upkeep
 from roquet.disk import Space
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.clients import SubscriptionCheck, SubscriptionData
@@ -449,7 +449,7 @@ async def _(trial: Trial) -> None:
     broker = trial.bed.broker
     with pytest.MonkeyPatch.context() as patch:
         # Just started, it would save them anyway.
-        patch.setattr("roquet.broker.upkeep._FIRST_SAVE_MS", DAY_MS)
+        patch.setattr("roquet.broker.maintenance._FIRST_SAVE_MS", DAY_MS)
         start_upkeep(broker)
         await asyncio.sleep(0)
     broker.offsets.commit("readers", "TopicA", 0, 7)

@@ -77,7 +77,7 @@ def append_waiting(broker: Broker, waiting: NewMessage) -> Appended:
         due_ms += broker.config.store.delay_levels_ms[waiting.queue_id]
     # With sync flush it cannot be read, and so not be delivered, before it is safe.
     end = appended.physical_offset + appended.size
-    broker.safety.when_safe(end, lambda: broker.delays.wake_at(due_ms))
+    broker.acks.when_safe(end, lambda: broker.delays.wake_at(due_ms))
     return appended
 
 

@@ -11,7 +11,6 @@ from roquet.broker.handlers import (
     connections,
     delays,
     groups,
-    offices,
     offsets,
     progress,
     pulling,
@@ -21,6 +20,7 @@ from roquet.broker.handlers import (
     replies,
     resets,
     retries,
+    roles,
     runtime,
     sending,
     topics,
@@ -47,5 +47,5 @@ ROUTES = (
     *cleaning.ROUTES,
     *accounts.ROUTES,
     *replicas.ROUTES,
-    *offices.ROUTES,
+    *roles.ROUTES,
 )

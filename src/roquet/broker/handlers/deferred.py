@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from roquet.broker.broker import Broker
-from roquet.broker.messages.safety import Late
+from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.tables.saving import Saver
 from roquet.net.router import Deferred, Reply, ReplyDeferred, Request
 from roquet.protocol.codes import ResponseCode
@@ -52,7 +52,7 @@ def answer_when_changed(
             await then()
         if reply.code is not ResponseCode.SUCCESS:
             return reply
-        return broker.safety.reply_when_safe(request, end, reply, Late.EXPLAIN)
+        return broker.acks.reply_when_safe(request, end, reply, OnTimeout.EXPLAIN)
 
     return defer(broker, request, changed)
 

@@ -19,7 +19,7 @@ _READ: Final = int(Permission.READ)
 
 
 def pull_message(broker: Broker, request: Request[PullMessageHeader]) -> Answer:
-    broker.statistics.pulls.ordinary += 1
+    broker.statistics.pulls.slow += 1
     return answer_pull(broker, request, _checked_limits(broker, request))
 
 

@@ -11,8 +11,8 @@ from roquet.broker.broker import Broker
 from roquet.broker.handlers.deferred import defer
 from roquet.broker.handlers.needs import REPLYING
 from roquet.broker.handlers.sending import checked_queue_id, checked_topic
+from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.new_message import NewMessage, append_message
-from roquet.broker.messages.safety import Late
 from roquet.net.errors import NetError, Refused
 from roquet.net.router import Deferred, Reply, ReplyDeferred, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -61,7 +61,7 @@ def send_reply(broker: Broker, request: Request[SendMessageHeader]) -> Deferred:
         header.queue_offset = appended.queue_offset
         end = appended.physical_offset + appended.size
         reply = Reply(code, header, remark=problem)
-        return broker.safety.reply_when_safe(request, end, reply, Late.IGNORE)
+        return broker.acks.reply_when_safe(request, end, reply, OnTimeout.IGNORE)
 
     return defer(broker, request, push_and_store)
 

@@ -58,7 +58,7 @@ def _reset_here(
     for queue_id, offset in targets.items():
         broker.offsets.reset(header.group, header.topic, queue_id, offset)
         # Pulls that wait for messages need not wait any longer.
-        broker.arrivals.announce(header.topic, queue_id)
+        broker.long_polls.announce(header.topic, queue_id)
     log.info("%s moved group %s in %s", request.connection.peer, header.group, header.topic)
     reply = Reply(body=write_body(_table(broker, header.topic, targets)))
     return defer(broker, request, lambda: saved(reply, broker.offset_saver))

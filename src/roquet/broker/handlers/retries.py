@@ -9,6 +9,7 @@ from roquet.broker.errors import TableNotWritten
 from roquet.broker.handlers.needs import SENDING_BACK
 from roquet.broker.handlers.refusals import check_is_master
 from roquet.broker.membership import group_settings
+from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.retries import (
     DLQ_QUEUE_COUNT,
     DLQ_QUEUE_ID,
@@ -16,7 +17,6 @@ from roquet.broker.messages.retries import (
     retry_count_max,
     sent_back,
 )
-from roquet.broker.messages.safety import Late
 from roquet.broker.messages.stored_record import stored_record
 from roquet.broker.tables.topics import TopicFlag
 from roquet.net.errors import Refused
@@ -35,7 +35,7 @@ def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
     header = request.header
     check_is_master(broker)
     broker.late_sends.check()
-    broker.safety.check_room(request)
+    broker.acks.check_room(request)
     group = group_settings(broker, header.group)
     if not broker.config.permission & _WRITE:
         raise Refused(ResponseCode.NO_PERMISSION, "the broker is not writable")
@@ -60,7 +60,7 @@ def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
     # Apache does not wait for the disk here. But what the consumer does next is to say that it is
     # done with the message, and that is kept apart from the log.
     end = appended.physical_offset + appended.size
-    return broker.safety.reply_when_safe(request, end, Reply(), Late.REFUSE)
+    return broker.acks.reply_when_safe(request, end, Reply(), OnTimeout.REFUSE)
 
 
 def _writable_retry_topic(broker: Broker, header: SendBackHeader, queue_count: int) -> TopicConfig:

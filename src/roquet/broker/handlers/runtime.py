@@ -109,7 +109,7 @@ def update_config(broker: Broker, request: Request[NoFields]) -> Deferred:
 
 def get_runtime_info(broker: Broker, _request: Request[NoFields]) -> Reply:
     table = _NOT_HERE | broker.statistics.runtime_entries() | _store_entries(broker)
-    table |= broker.statistics.lane_entries()
+    table |= broker.statistics.path_entries()
     table |= broker.delays.levels.runtime_entries()
     table |= _peer_entries(broker)
     table |= broker.replication.runtime_entries()

@@ -13,11 +13,11 @@ from roquet.broker.errors import BadName, ClosedTopic
 from roquet.broker.handlers.needs import SENDING
 from roquet.broker.handlers.refusals import check_takes_messages, invalid
 from roquet.broker.membership import group_settings
+from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.appending import append_batch, append_draft, refusal
 from roquet.broker.messages.batch_properties import batch_properties
 from roquet.broker.messages.new_message import NewMessage
 from roquet.broker.messages.retries import DLQ_QUEUE_COUNT, DLQ_QUEUE_ID, retry_count_max
-from roquet.broker.messages.safety import Late
 from roquet.broker.tables.topics import TopicFlag
 from roquet.broker.transactions.phases import begins_transaction, prepare
 from roquet.net.errors import Refused
@@ -49,14 +49,14 @@ _DELAY_MARK: Final = "DELAY\x01"
 
 def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     header = request.header
-    broker.statistics.sends.ordinary += 1
+    broker.statistics.sends.slow += 1
     check_takes_messages(broker, request.command)
     if header.batch:
         return _send_batch(broker, request)
     topic = checked_topic(broker, request)
     queue_id = checked_queue_id(request, topic)
     sent = header.properties or ""
-    is_waiting = broker.safety.is_awaited and _NO_WAIT_MARK not in sent
+    is_waiting = broker.acks.is_awaited and _NO_WAIT_MARK not in sent
     if header.topic.startswith(RETRY_PREFIX):
         topic, queue_id = _retry_target(broker, request, topic, queue_id)
     properties = stored_properties(sent, broker.cluster_property)
@@ -74,7 +74,7 @@ def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     if not is_waiting:
         return reply
     end = physical_offset + appended.size
-    return broker.safety.reply_when_safe(request, end, reply, Late.SAY_SO)
+    return broker.acks.reply_when_safe(request, end, reply, OnTimeout.REPORT)
 
 
 def _append_plain(
@@ -132,7 +132,7 @@ def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     reply = _reply(broker, request, offsets, queue_id, appended.queue_offset)
     if _NO_WAIT_MARK in shared:
         return reply
-    return broker.safety.reply_when_safe(request, offsets[0] + appended.size, reply, Late.SAY_SO)
+    return broker.acks.reply_when_safe(request, offsets[0] + appended.size, reply, OnTimeout.REPORT)
 
 
 def checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicConfig:
@@ -148,7 +148,7 @@ def checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicC
     if name in CLOSED_TOPICS:
         raise ClosedTopic(name)
     broker.late_sends.check()
-    broker.safety.check_room(request)
+    broker.acks.check_room(request)
     topic = broker.topics.find(name)
     if topic is None:
         topic = _created_topic(broker, request)

@@ -54,7 +54,7 @@ def delete_topic(broker: Broker, request: Request[DeleteTopicHeader]) -> Deferre
     """The messages stay in the log until they expire, but nobody finds them any more."""
     topic = request.header.topic
     _check_may_change(broker, request, topic)
-    broker.safety.check_room(request)
+    broker.acks.check_room(request)
     # Its queues go first, and must not be gone before a deletion that is refused.
     broker.table_log.check(topic)
     _delete_queues(broker, topic)
@@ -107,7 +107,7 @@ def clean_unused_topics(broker: Broker, _request: Request[NoFields]) -> Reply:
 def _update_topics(
     broker: Broker, request: Request[Any], topics: Sequence[TopicConfig]
 ) -> Deferred:
-    broker.safety.check_room(request)
+    broker.acks.check_room(request)
     for topic in topics:
         _check_may_change(broker, request, topic.topic_name)
     # If one of many is refused, those before it have changed all the same.

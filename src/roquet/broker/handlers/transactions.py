@@ -5,7 +5,7 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.broker.handlers.needs import ENDING
 from roquet.broker.handlers.refusals import check_is_master
-from roquet.broker.messages.safety import Late
+from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.stored_record import stored_record
 from roquet.broker.transactions.half_messages import real_queue, resumed
 from roquet.broker.transactions.phases import append_half, commit, open_copy, roll_back
@@ -31,7 +31,7 @@ def end_transaction(broker: Broker, request: Request[EndTransactionHeader]) -> A
     header = request.header
     if broker.config.is_slave:
         raise Refused(ResponseCode.SLAVE_NOT_AVAILABLE, "transactions end on the master")
-    broker.safety.check_room(request)
+    broker.acks.check_room(request)
     end = _ENDS.get(header.commit_or_rollback)
     if end is None:
         # Apache does not answer this one. Nobody asks for an answer, but whoever does gets one.
@@ -39,12 +39,12 @@ def end_transaction(broker: Broker, request: Request[EndTransactionHeader]) -> A
     half = open_copy(broker, _half_message(broker, header))
     if half is None:
         return Reply(remark="the transaction is over already")
-    return broker.safety.reply_when_safe(request, end(broker, half), Reply(), Late.WAIT_ON)
+    return broker.acks.reply_when_safe(request, end(broker, half), Reply(), OnTimeout.KEEP_WAITING)
 
 
 def resume_check(broker: Broker, request: Request[ResumeCheckHeader]) -> Answer:
     check_is_master(broker)
-    broker.safety.check_room(request)
+    broker.acks.check_room(request)
     place = parse_offset_id(request.header.msg_id or "")
     message = read_record(stored_record(broker, place.physical_offset))
     if message.topic not in (HALF_TOPIC, TOO_MANY_CHECKS_TOPIC):
@@ -52,7 +52,7 @@ def resume_check(broker: Broker, request: Request[ResumeCheckHeader]) -> Answer:
     real_queue(message)
     appended = append_half(broker, resumed(message))
     end = appended.physical_offset + appended.size
-    return broker.safety.reply_when_safe(request, end, Reply(), Late.WAIT_ON)
+    return broker.acks.reply_when_safe(request, end, Reply(), OnTimeout.KEEP_WAITING)
 
 
 def _half_message(broker: Broker, header: EndTransactionHeader) -> StoredMessage:

@@ -72,8 +72,8 @@ def _noted_refusal(broker: Broker, error: TooLarge | StoreUnavailable, count: in
 
 
 def _announce(broker: Broker, topic: str, queue_id: int, end: int) -> None:
-    if broker.safety.is_awaited:
+    if broker.acks.is_awaited:
         # What is not safe cannot be read, so there is nothing to announce yet.
-        broker.arrivals.announce_when_safe(topic, queue_id, end)
+        broker.long_polls.announce_when_safe(topic, queue_id, end)
     else:
-        broker.arrivals.announce(topic, queue_id)
+        broker.long_polls.announce(topic, queue_id)

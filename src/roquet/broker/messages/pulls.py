@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from roquet.broker.broker import Broker
-from roquet.broker.messages.arrivals import QueueName, Sleeper
+from roquet.broker.messages.long_polling import QueueName, WaitingPull
 from roquet.broker.replication.decisions import MASTER_ID, suggested_broker
 from roquet.net.router import Answer, Deferred, Reply, Request
 from roquet.protocol.codes import PullFlag, ResponseCode
@@ -117,10 +117,10 @@ def _wait(broker: Broker, request: Request[PullMessageHeader], limits: QueueRead
     def give_up() -> None:
         deferred.answer_by(lambda: _reply(broker, request, _look(broker, pull, limits)))
 
-    sleeper = Sleeper(QueueName(pull.topic, pull.queue_id), look, give_up)
-    deferred = Deferred(request, lambda _: broker.arrivals.forget(sleeper))
+    sleeper = WaitingPull(QueueName(pull.topic, pull.queue_id), look, give_up)
+    deferred = Deferred(request, lambda _: broker.long_polls.forget(sleeper))
     time_ms = pull.suspend_timeout_millis if config.long_polling else config.short_polling_ms
-    broker.arrivals.wait(sleeper, time_ms / 1000)
+    broker.long_polls.wait(sleeper, time_ms / 1000)
     return deferred
 
 

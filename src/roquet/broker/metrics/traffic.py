@@ -183,9 +183,9 @@ def _measure_messages(broker: Broker, own: Labels, into: Exposition) -> Iterator
         into.add(SENT_BACK, own | {"topic": topic, "consumer_group": group}, tally.count)
         yield
     into.add(NOT_STORED, own, statistics.failed_put_count)
-    for metric, ways in ((SENDS, statistics.sends), (PULLS, statistics.pulls)):
-        into.add(metric, own | {"way": "lane"}, ways.plain)
-        into.add(metric, own | {"way": "handler"}, ways.ordinary)
+    for metric, paths in ((SENDS, statistics.sends), (PULLS, statistics.pulls)):
+        into.add(metric, own | {"way": "lane"}, paths.fast)
+        into.add(metric, own | {"way": "handler"}, paths.slow)
     into.add(EMPTY_PULLS, own, statistics.missed_count)
 
 

@@ -18,7 +18,7 @@ from typing import Final, TypeVar, final
 
 import msgspec
 
-from roquet.broker.tables.tally import Tally, Ways
+from roquet.broker.tables.tally import PathCounts, Tally
 from roquet.clock import Clock
 from roquet.histogram import Histogram
 from roquet.protocol.bodies.brokers import BrokerStats, BrokerStatsItem
@@ -101,8 +101,8 @@ class Statistics:
         self._start_s = clock.monotonic_s()
         self._puts = _Counter()
         self._gets = _Counter()
-        self.sends = Ways()
-        self.pulls = Ways()
+        self.sends = PathCounts()
+        self.pulls = PathCounts()
         self._missed_count = 0
         self._failed_put_count = 0
         self._topic_puts: dict[str, _Counter] = {}
@@ -237,13 +237,19 @@ class Statistics:
             "msgGetTotalTodayNow": str(gets.count),
         }
 
-    def lane_entries(self) -> dict[str, str]:
-        """How many requests took which way; Apache has no lane."""
+    def path_entries(self) -> dict[str, str]:
+        """How many requests took which path, under the current names and those of old releases."""
+        fast_sends, slow_sends = str(self.sends.fast), str(self.sends.slow)
+        fast_pulls, slow_pulls = str(self.pulls.fast), str(self.pulls.slow)
         return {
-            "laneSends": str(self.sends.plain),
-            "ordinarySends": str(self.sends.ordinary),
-            "lanePulls": str(self.pulls.plain),
-            "ordinaryPulls": str(self.pulls.ordinary),
+            "fastSends": fast_sends,
+            "slowSends": slow_sends,
+            "fastPulls": fast_pulls,
+            "slowPulls": slow_pulls,
+            "laneSends": fast_sends,
+            "ordinarySends": slow_sends,
+            "lanePulls": fast_pulls,
+            "ordinaryPulls": slow_pulls,
         }
 
     def _second(self) -> _Second:

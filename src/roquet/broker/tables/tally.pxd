@@ -9,5 +9,5 @@ cdef class Tally:
     cpdef int add(self, int64_t count, int64_t size) except -1
 
 
-cdef class Ways:
-    cdef public int64_t plain, ordinary
+cdef class PathCounts:
+    cdef public int64_t fast, slow

@@ -6,9 +6,9 @@ class Tally:
 
     def add(self, count: int, size: int) -> None: ...
 
-class Ways:
-    plain: int
-    ordinary: int
+class PathCounts:
+    fast: int
+    slow: int
 
     @property
     def share(self) -> float: ...

@@ -1,4 +1,4 @@
-"""Plain numbers that every send and every pull adds to, whichever way it goes."""
+"""Counters of sends and pulls, for the fast path and the slow one alike."""
 
 
 cdef class Tally:
@@ -11,11 +11,11 @@ cdef class Tally:
         return 0
 
 
-cdef class Ways:
-    """How many requests of one kind went through the lane, and how many the ordinary way."""
+cdef class PathCounts:
+    """How many requests of one kind took the fast path, and how many the slow one."""
 
     @property
     def share(self):
-        """Of the lane; 0 before there were any."""
-        cdef int64_t total = self.plain + self.ordinary
-        return self.plain / <double>total if total else 0.0
+        """Of the fast path; 0 before there were any."""
+        cdef int64_t total = self.fast + self.slow
+        return self.fast / <double>total if total else 0.0

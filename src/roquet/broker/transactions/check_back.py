@@ -17,8 +17,8 @@ from typing import Final, final
 import msgspec
 
 from roquet.broker.broker import Broker
+from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.new_message import NewMessage, append_message
-from roquet.broker.messages.safety import Late
 from roquet.broker.transactions.half_messages import (
     given_up,
     kept,
@@ -261,7 +261,7 @@ def _ask(broker: Broker, half: StoredMessage) -> bool:
         command = _question(broker, half, again, appended)
         # With sync flush the answer could come before the half message it is about can be read.
         end = appended.physical_offset + appended.size
-        broker.safety.when_safe(end, lambda: _tell(producer, command), Late.FORGET)
+        broker.acks.when_safe(end, lambda: _tell(producer, command), OnTimeout.DROP)
     return producer is not None
 
 

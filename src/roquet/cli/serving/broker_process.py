@@ -11,9 +11,9 @@ import msgspec
 from msgspec.structs import replace
 
 from roquet.broker.disk_plan import check_room, plan_of, use_text
-from roquet.broker.life import Life, living_broker
 from roquet.broker.settings.apache_keys import TREATMENTS, doubtful_booleans, read_config
 from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.supervisor import BrokerSupervisor, supervised_broker
 from roquet.cli.serving.access_options import home_from_environment
 from roquet.cli.serving.broker_group import members_of, run_group
 from roquet.cli.serving.log_lines import LogForm, log_to_stderr
@@ -57,7 +57,7 @@ def run_broker(options: BrokerOptions) -> None:
     """Returns after SIGINT or SIGTERM.
 
     Raises BrokerFailed, GroupMemberFailed, NoRoomForStore, OSError, ConfigError, ConfigError,
-    UnsupportedOption, BadBody and what `living_broker` raises.
+    UnsupportedOption, BadBody and what `supervised_broker` raises.
     """
     log_to_stderr(options.log_form)
     raise_file_limit()
@@ -82,7 +82,7 @@ def _run_one(config: BrokerConfig) -> None:
     run(_serve(config))
 
 
-async def until_stopped(stop: asyncio.Event, brokers: Sequence[Life]) -> None:
+async def until_stopped(stop: asyncio.Event, brokers: Sequence[BrokerSupervisor]) -> None:
     """Returns when the signal comes. Raises BrokerFailed."""
     events = [stop, *(each.has_failed for each in brokers)]
     waits = [asyncio.ensure_future(event.wait()) for event in events]
@@ -127,7 +127,7 @@ def _config(options: BrokerOptions) -> BrokerConfig:
 
 async def _serve(config: BrokerConfig) -> None:
     with stop_signals() as stop, reloads_on_hangup(has_files=config.has_tls_files) as reloading:
-        async with living_broker(config, SystemClock(), SystemDisk()) as life:
+        async with supervised_broker(config, SystemClock(), SystemDisk()) as life:
             reloading.append(life)
             relax_garbage_collection()
             await until_stopped(stop, [life])

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from roquet.broker.life import Life, living_broker, observed
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import SMALL_FILES, BrokerConfig
+from roquet.broker.supervisor import BrokerSupervisor, observed, supervised_broker
 from roquet.cli.serving.broker_process import tell_disk_use, until_stopped
 from roquet.cli.serving.found_sizes import found_sizes
 from roquet.cli.serving.log_lines import LogForm, log_to_stderr
@@ -126,7 +126,9 @@ async def _serve_brokers(
     tell_disk_use(configs)
     async with AsyncExitStack() as stack:
         brokers = [
-            await stack.enter_async_context(living_broker(replace(config, tls=tls), clock, disk))
+            await stack.enter_async_context(
+                supervised_broker(replace(config, tls=tls), clock, disk)
+            )
             for config in configs
         ]
         http = await stack.enter_async_context(_pages(plan, names, brokers, clock))
@@ -137,7 +139,7 @@ async def _serve_brokers(
 
 @asynccontextmanager
 async def _pages(
-    plan: ClusterPlan, names: NameServer, brokers: Sequence[Life], clock: Clock
+    plan: ClusterPlan, names: NameServer, brokers: Sequence[BrokerSupervisor], clock: Clock
 ) -> AsyncIterator[str]:
     """All servers on one port; what the line that says ready adds."""
     if plan.http_place is None:
@@ -163,7 +165,7 @@ def _tls(plan: ClusterPlan, directory: Path, now_ms: int) -> TlsSettings:
 
 
 def _ready_line(
-    plan: ClusterPlan, name_server_port: int, brokers: Sequence[Life], tls: TlsSettings
+    plan: ClusterPlan, name_server_port: int, brokers: Sequence[BrokerSupervisor], tls: TlsSettings
 ) -> str:
     """Scripts wait for it: what clients are given, and where that is not what is listened on."""
     host = plan.advertised_host or reachable_host(plan.host)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from roquet.broker.assembly import assembled
 from roquet.broker.broker import Broker
+from roquet.broker.build import build_broker
 from roquet.broker.delays.delivering import (
     deliver_delayed,
     deliver_slice,
@@ -184,7 +184,7 @@ async def test_the_service_delivers_in_time(tmp_path: Path) -> None:
     store = small_config(tmp_path, delay_levels_ms=(100,))
     config = BrokerConfig(store=store, broker_name="broker-a")
     async with AsyncExitStack() as stack:
-        broker = assembled(config, SystemClock(), QuickDisk(), stack)
+        broker = build_broker(config, SystemClock(), QuickDisk(), stack)
         with running(broker):
             for number in range(5):
                 put_delayed(broker.store, b"%d" % number)

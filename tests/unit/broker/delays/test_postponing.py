@@ -200,7 +200,7 @@ async def test_with_sync_flush_a_disk_that_is_late_wakes_late(tmp_path: Path) ->
         waiting = asyncio.create_task(bed.broker.delays.until_due())
         await asyncio.sleep(0)
         append_when_due(bed.broker, new_message(DELAY="1"))
-        await until_late(bed.broker.safety, bed.clock, bed.connect())
+        await until_late(bed.broker.acks, bed.clock, bed.connect())
         assert not waiting.done()
         sync_disk(bed)
         async with asyncio.timeout(30):

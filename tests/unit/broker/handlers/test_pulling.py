@@ -63,7 +63,7 @@ def send(bed: BrokerBed, *bodies: bytes, tags: str | None = None) -> None:
     """As a send does it: stored and announced."""
     for body in bodies:
         bed.put(body, properties={"TAGS": tags} if tags else None)
-        bed.broker.arrivals.announce("TopicA", 0)
+        bed.broker.long_polls.announce("TopicA", 0)
 
 
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
@@ -257,7 +257,7 @@ async def test_a_waiting_pull_hears_of_a_reset_at_once(bed: BrokerBed, client: B
     waiting = asyncio.create_task(pull(client, header(2, sys_flag=WAITING)))
     await eventually(lambda: bed.sleeper_count)
     bed.broker.offsets.reset("readers", "TopicA", 0, 1)
-    bed.broker.arrivals.announce("TopicA", 0)
+    bed.broker.long_polls.announce("TopicA", 0)
     assert fields(await waiting).next_begin_offset == 1
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roquet.broker.messages.arrivals import QueueName, Sleeper
+from roquet.broker.messages.long_polling import QueueName, WaitingPull
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.bodies.offsets import ResetOffsetList, ResetOffsets
@@ -164,8 +164,8 @@ async def test_a_move_ends_the_waiting_of_a_pull(moved: BrokerBed, client: BedCl
         looks.append(1)
         return len(looks) > 1
 
-    sleeper = Sleeper(QueueName("TopicA", 0), look, lambda: None)
-    moved.broker.arrivals.wait(sleeper, 100)
+    sleeper = WaitingPull(QueueName("TopicA", 0), look, lambda: None)
+    moved.broker.long_polls.wait(sleeper, 100)
     await reset(client, BEFORE_ALL, version=VERSION_5_5_0)
     await eventually(lambda: not moved.sleeper_count)
 

@@ -192,7 +192,7 @@ async def test_a_send_back_that_is_late_on_disk_is_left_to_the_consumer(tmp_path
         stop_disk(bed)
         asking = asyncio.create_task(send_back(bed.connect(), offset))
         await asyncio.sleep(0)
-        await until_late(bed.broker.safety, bed.clock, bed.connect())
+        await until_late(bed.broker.acks, bed.clock, bed.connect())
         assert (await asking).code == ResponseCode.SYSTEM_ERROR
 
 

@@ -326,7 +326,7 @@ async def test_with_sync_flush_a_late_disk_is_told_with_the_place_of_the_message
         stop_disk(bed)
         asking = asyncio.create_task(send(bed.connect(), header("Fresh")))
         await asyncio.sleep(0)
-        await until_late(bed.broker.safety, bed.clock, bed.connect())
+        await until_late(bed.broker.acks, bed.clock, bed.connect())
         reply = await asking
         assert reply.code == ResponseCode.FLUSH_DISK_TIMEOUT
         told = read_header(SendMessageReplyHeader, reply.fields)

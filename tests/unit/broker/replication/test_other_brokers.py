@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.life import living_broker
 from roquet.broker.registration import OwnIdentity
 from roquet.broker.replication.other_brokers import OtherBroker, OtherBrokers
 from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.supervisor import supervised_broker
 from roquet.clock import SystemClock
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
@@ -39,7 +39,9 @@ async def asked(tmp_path: Path) -> AsyncIterator[tuple[OtherBrokers, OtherBroker
             name_servers=(name_server,),
             replication_secret_file=secret,
         )
-        life = await stack.enter_async_context(living_broker(config, SystemClock(), QuickDisk()))
+        life = await stack.enter_async_context(
+            supervised_broker(config, SystemClock(), QuickDisk())
+        )
         life.broker.store.append(draft(b"something"))
         peers = Peers(Router(None, ()), SystemClock())
         stack.push_async_callback(peers.close)

@@ -1,4 +1,4 @@
-from roquet.broker.tables.tally import Tally, Ways
+from roquet.broker.tables.tally import PathCounts, Tally
 
 
 def test_a_tally_adds_up_messages_bytes_and_times() -> None:
@@ -8,9 +8,9 @@ def test_a_tally_adds_up_messages_bytes_and_times() -> None:
     assert (tally.count, tally.size, tally.times) == (33, 4_100, 2)
 
 
-def test_the_share_of_the_lane_is_that_of_all_requests() -> None:
-    ways = Ways()
-    assert ways.share == 0
-    ways.plain += 3
-    ways.ordinary += 1
-    assert ways.share == 0.75
+def test_the_share_of_the_fast_path_is_that_of_all_requests() -> None:
+    paths = PathCounts()
+    assert paths.share == 0
+    paths.fast += 3
+    paths.slow += 1
+    assert paths.share == 0.75

@@ -516,7 +516,7 @@ async def test_with_sync_flush_a_late_disk_leaves_the_question_to_the_next_round
         await begin(bed, producer, "a")
         stop_disk(bed)
         await round_after(bed, 6)
-        await until_late(bed.broker.safety, bed.clock, bed.connect())
+        await until_late(bed.broker.acks, bed.clock, bed.connect())
         sync_disk(bed)
         await eventually(lambda: bed.broker.pending_halves.end == 2)
         assert await producer.all_asked() == []

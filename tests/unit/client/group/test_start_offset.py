@@ -230,7 +230,7 @@ async def test_a_queue_that_was_added_later_begins_as_the_option_says(
     async with consumer(old_cluster, after, **options) as reading:
         await eventually(lambda: added in reading.statistics().queues)
         store.append(draft(b"seen", topic=TOPIC, queue_id=1))
-        old_cluster.brokers["broker-a"].arrivals.announce(TOPIC, 1)
+        old_cluster.brokers["broker-a"].long_polls.announce(TOPIC, 1)
         await eventually(lambda: b"seen" in after.bodies)
     assert (b"unseen" in after.bodies) is is_from_first
 

@@ -714,7 +714,7 @@ def test_a_name_server_without_port_is_refused_when_the_producer_is_made() -> No
         AsyncProducer("127.0.0.1:9876;localhost", "shop")
 
 
-# Life.
+# BrokerSupervisor.
 
 
 async def test_a_producer_is_used_between_open_and_close(cluster: LiveCluster) -> None:

@@ -69,7 +69,7 @@ def put(cluster: LiveCluster, bodies: Iterable[bytes], queue_id: int = 0, **memb
     broker = cluster.brokers["broker-a"]
     for body in bodies:
         broker.store.append(draft(body, topic=TOPIC, queue_id=queue_id, **members))
-    broker.arrivals.announce(TOPIC, queue_id)
+    broker.long_polls.announce(TOPIC, queue_id)
 
 
 def numbers(count: int, start: int = 0) -> list[bytes]:

@@ -1,0 +1,269 @@
+"""The parts of a broker, put together."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
+
+from msgspec.structs import replace
+
+from roquet.access.guard import AccessGuard
+from roquet.access.keeping import kept_accounts
+from roquet.broker.broker import Broker
+from roquet.broker.delays.delays import loaded_delays
+from roquet.broker.delays.delivering import save_progress
+from roquet.broker.loading import (
+    WITHOUT_REPLICAS,
+    LoadedTable,
+    StartState,
+    adopt_apache_timers,
+    close_store,
+    is_loaded,
+    load_table_log,
+    opened_store,
+)
+from roquet.broker.messages.acks import AckQueue
+from roquet.broker.messages.appending import take_copied
+from roquet.broker.messages.expiry import Expiry
+from roquet.broker.messages.late_sends import LateSends
+from roquet.broker.messages.long_polling import LongPolls
+from roquet.broker.messages.refused_writes import RefusedWrites
+from roquet.broker.registration import Registrar, identity_of
+from roquet.broker.replication.master import SlaveLinks
+from roquet.broker.replication.other_brokers import OtherBrokers
+from roquet.broker.replication.replica_progress import ReplicaProgress
+from roquet.broker.replication.replication import Replication
+from roquet.broker.replication.table_log import LoggedTables, RecordForm, TableLog
+from roquet.broker.replication.table_sync import SlaveTables
+from roquet.broker.settings.apache_keys import change_config, changeable_texts
+from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.tables.clients import Consumers, Producers
+from roquet.broker.tables.durable_state import new_progress
+from roquet.broker.tables.groups import GroupTable
+from roquet.broker.tables.offsets import OffsetTable
+from roquet.broker.tables.queue_locks import LockTable
+from roquet.broker.tables.saving import Saver
+from roquet.broker.tables.statistics import EndedTransactions, Statistics
+from roquet.broker.tables.topics import TopicTable, built_in_topics
+from roquet.broker.transactions.pending_halves import PendingHalves
+from roquet.clock import Clock
+from roquet.disk import Disk
+from roquet.net.address_server import read_source
+from roquet.net.connection import Connection
+from roquet.net.errors import UnknownHost
+from roquet.net.limits import ConnectionBudget
+from roquet.net.own_addresses import ip_of, reachable_host
+from roquet.net.peers import Peers
+from roquet.net.router import Router
+from roquet.net.service import Services
+from roquet.net.tls.contexts import ServerTls
+from roquet.protocol.bodies.topics import TopicConfigTable
+from roquet.protocol.host import pack_host
+from roquet.protocol.messages.message import Property
+from roquet.protocol.prepared.send_reply import SendReplyTemplate
+from roquet.settings import changes
+from roquet.settings.changes import ChangedSettings
+from roquet.state_file import StateFile
+from roquet.store.config import FlushMode
+from roquet.store.replica_log import Grown
+
+
+def build_broker(
+    config: BrokerConfig,
+    clock: Clock,
+    disk: Disk,
+    stack: AsyncExitStack,
+    beginning: StartState = WITHOUT_REPLICAS,
+) -> Broker:
+    """The broker with its tables loaded and its store open."""
+    secret = beginning.secret
+    tls = ServerTls(config.tls, clock)
+    accounts = kept_accounts(config, disk, clock)
+    lost: set[str] = set()
+
+    def kept(name: str, table: LoadedTable) -> Saver:
+        file = StateFile(disk, config.store.layout.config / name)
+        if not is_loaded(file, name, table):
+            lost.add(name)
+        saver = Saver(name, file, table)
+        stack.push_async_callback(saver.until_saved)
+        return saver
+
+    changed_settings = ChangedSettings(changeable_texts(config))
+    settings_saver = kept(changes.FILE_NAME, changed_settings)
+    config = changed_settings.applied_to(config, change_config)
+    topics = TopicTable(clock, built_in_topics(config), has_epochs=secret is not None)
+    groups = GroupTable(clock, has_epochs=secret is not None)
+    offsets = OffsetTable(is_slave=config.is_slave, count_max=config.offset_count_max)
+    topic_saver = kept("topics.json", topics)
+    topics.check_promises()
+    group_saver = kept("subscriptionGroup.json", groups)
+    offset_saver = kept("consumerOffset.json", offsets)
+    progress = new_progress(offsets.transactions)
+    delay_saver = kept("delayOffset.json", progress.levels)
+    timer_saver = kept("timers.json", progress.timers)
+    adopt_apache_timers(progress.timers, disk, config.store.layout.config / "timercheck")
+    copies = _copies(config, clock, lambda: store.log_end)
+    acks = AckQueue(
+        clock,
+        config.sync_timeout_ms / 1000,
+        is_awaited=config.store.flush_mode is FlushMode.SYNC,
+        on_safe=lambda end: _log_is_safe(broker, end),
+        # With epochs, another broker may be the master some day.
+        copies=copies if config.waits_for_slaves or secret is not None else None,
+        copy_timeout_s=config.slave_timeout_ms / 1000,
+        on_copy_awaited=lambda: replication.slave_links.wake(),  # noqa: PLW0108  Made below.
+    )
+    long_polls = LongPolls(clock, on_awaited=acks.settle_soon)
+    stack.callback(long_polls.close)
+    stack.callback(acks.close)
+    store = opened_store(config, clock, disk, acks, beginning)
+    progress.settle(store.log_end)
+    pending_halves = PendingHalves(store, offsets)
+    delays = loaded_delays(store, clock, config.store.delay_levels_ms, progress)
+    stack.callback(lambda: close_store(broker))
+    table_log = TableLog(store, LoggedTables(topics, groups, offsets), _form(config))
+    load_table_log(config, table_log, beginning, lost)
+    # Not only after a crash: a disk may lose the end of a log that was closed, too.
+    offsets.cut_back(store.max_offset)
+    pending_halves.load()
+    peers = _peers(tls, clock, stack)
+    registrar = _registrar(config, peers, clock, lambda: broker)
+    topics.on_change = partial(_save_and_tell, topic_saver, registrar)
+    groups.on_change = group_saver.save_soon
+    progress.levels.on_change = delay_saver.save_soon
+    progress.timers.on_change = timer_saver.save_soon
+    services = Services(config.broker_name)
+    replication = Replication(
+        config,
+        clock,
+        store,
+        slave_links=SlaveLinks(config, clock, store, copies, services, secret=secret, tls=tls),
+        others=_others(config, peers, registrar),
+        peers=peers,
+        tables=SlaveTables(topics, groups, offsets, progress),
+        on_grown=lambda grown: _log_has_grown(broker, grown),
+    )
+    broker = Broker(
+        config=config,
+        clock=clock,
+        disk=disk,
+        store=store,
+        topics=topics,
+        groups=groups,
+        offsets=offsets,
+        consumers=Consumers[Connection](config.membership_count_max, config.subscription_size_max),
+        producers=Producers[Connection](config.membership_count_max),
+        locks=LockTable(clock, config.lock_count_max),
+        long_polls=long_polls,
+        acks=acks,
+        expiry=Expiry(store, clock, lambda: broker.config.store),
+        refused_writes=RefusedWrites(clock),
+        late_sends=LateSends(clock, config.send_wait_s_max),
+        progress=progress,
+        delays=delays,
+        pending_halves=pending_halves,
+        table_log=table_log,
+        registrar=registrar,
+        statistics=Statistics(clock, config.cluster_name),
+        ended_transactions=EndedTransactions(),
+        topic_saver=topic_saver,
+        group_saver=group_saver,
+        offset_saver=offset_saver,
+        delay_saver=delay_saver,
+        timer_saver=timer_saver,
+        changed_settings=changed_settings,
+        settings_saver=settings_saver,
+        tls=tls,
+        connection_budget=ConnectionBudget(clock, config.server_limits),
+        accounts=accounts,
+        guard=None if accounts is None else AccessGuard(accounts, clock),
+        services=services,
+        replication=replication,
+        store_host=_store_host(config),
+        cluster_property=f"{Property.CLUSTER}\x01{config.cluster_name}".encode(),
+        send_reply=SendReplyTemplate(
+            _store_host(config), config.region_id, is_traced=config.trace_on
+        ),
+    )
+    return broker
+
+
+def _registrar(
+    config: BrokerConfig, peers: Peers, clock: Clock, broker: Callable[[], Broker]
+) -> Registrar:
+    return Registrar(
+        peers,
+        clock,
+        read_source(";".join(config.name_servers)).addresses,
+        identity_of(config),
+        lambda: _announced(broker()),
+        timeout_s=lambda: broker().config.register_timeout_ms / 1000,
+        account=config.own_account,
+    )
+
+
+def _others(config: BrokerConfig, peers: Peers, registrar: Registrar) -> OtherBrokers:
+    identity = identity_of(config)
+    return OtherBrokers(peers, config.own_account, identity, lambda: registrar.name_servers)
+
+
+def _copies(config: BrokerConfig, clock: Clock, log_end: Callable[[], int]) -> ReplicaProgress:
+    return ReplicaProgress(
+        config.ha_lag_size_max,
+        log_end,
+        slaves_needed=config.replicas_needed - 1,
+        now_s=clock.monotonic_s,
+    )
+
+
+def _announced(broker: Broker) -> TopicConfigTable:
+    """With the epoch: a name server does not give the place of a master to an earlier one."""
+    table = broker.topics.announced(broker.config.permission)
+    version = replace(table.data_version, state_version=broker.replication.epoch)
+    return replace(table, data_version=version)
+
+
+def _save_and_tell(topic_saver: Saver, registrar: Registrar) -> None:
+    """Topics have changed."""
+    topic_saver.save_soon()
+    registrar.refresh_soon()
+
+
+def _log_has_grown(broker: Broker, grown: Grown) -> None:
+    """That of a slave has."""
+    take_copied(broker, grown)
+    save_progress(broker)
+
+
+def _log_is_safe(broker: Broker, end: int) -> None:
+    """More of the log than before is, up to `end`."""
+    replication = broker.replication
+    if broker.config.waits_for_slaves:
+        broker.store.hold_back(replication.replicas.shown_end)
+    broker.long_polls.log_is_safe(end)
+    save_progress(broker)
+    if replication.master_link is not None:
+        replication.master_link.report_soon()
+
+
+def _peers(tls: ServerTls, clock: Clock, stack: AsyncExitStack) -> Peers:
+    peers = Peers(Router(None, ()), clock, tls=tls.outgoing)
+    stack.push_async_callback(peers.close)
+    return peers
+
+
+def _form(config: BrokerConfig) -> RecordForm:
+    return RecordForm(_store_host(config), has_checksum=config.store.write_checksums)
+
+
+def _store_host(config: BrokerConfig) -> bytes:
+    return pack_host(_store_ip(config), config.listen_port)
+
+
+def _store_ip(config: BrokerConfig) -> str:
+    """What records and message ids say, which have no room for a name."""
+    try:
+        return ip_of(config.advertised_host or config.bind_host)
+    except UnknownHost:
+        # A name that only clients can look up, at the other side of a router.
+        return ip_of(reachable_host(config.bind_host))

@@ -1,0 +1,89 @@
+"""What can be decided once for many plain requests. The rules are those of the handlers.
+
+A decision depends on nothing but what is handed in here, and that is never changed in place. So it
+holds for every request that finds the very same settings.
+"""
+
+from typing import Final
+
+from roquet.broker.broker import Broker
+from roquet.broker.messages.batch_properties import batch_properties
+from roquet.broker.messages.pull_limits import limits_of_pull
+from roquet.broker.settings.config import BrokerConfig
+from roquet.net.errors import Refused
+from roquet.protocol.bodies.groups import GroupConfig
+from roquet.protocol.bodies.topics import TopicConfig, TopicFilterType
+from roquet.protocol.codes import Permission
+from roquet.protocol.headers.messages import PullMessageHeader
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.message import SysFlag
+from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX
+from roquet.store.reading.queue_reading import QueueReadLimits
+
+_READ: Final = int(Permission.READ)
+_WRITE: Final = int(Permission.WRITE)
+_MULTI_TAGS: Final = SysFlag.MULTI_TAGS.value
+_DELAY_MARK: Final = "DELAY\x01"
+_NO_WAIT_MARK: Final = "WAIT\x01false"
+# Of what a batch brings for all its messages. With less, the properties of none become too large.
+_SHARED_SIZE_MAX: Final = 8_192
+
+
+def fast_queue_count(topic: TopicConfig, config: BrokerConfig) -> int:
+    """How many queues plain sends to the topic may name; 0 if none of its sends are plain."""
+    if (
+        config.accept_sends_from_ms
+        or topic.topic_name in CLOSED_TOPICS
+        or topic.topic_name.startswith(RETRY_PREFIX)
+        or (topic.order and not config.permission & _WRITE)
+    ):
+        return 0
+    return max(topic.read_queue_nums, topic.write_queue_nums)
+
+
+def added_flags(topic: TopicConfig) -> int:
+    """Bits of the system flag that messages of the topic get from the broker."""
+    return _MULTI_TAGS if topic.topic_filter_type == TopicFilterType.MULTI_TAG else 0
+
+
+def draft_of_sends(broker: Broker, topic: TopicConfig) -> RecordDraft:
+    """What the records of all plain sends to the topic have in common."""
+    return _draft(broker, topic, broker.cluster_property)
+
+
+def draft_of_batches(broker: Broker, topic: TopicConfig, sent: str) -> RecordDraft | None:
+    """The same for batches with these properties; None if they are not plain."""
+    if _DELAY_MARK in sent or _NO_WAIT_MARK in sent or len(sent) > _SHARED_SIZE_MAX:
+        return None
+    return _draft(broker, topic, batch_properties(sent, broker.config.cluster_name))
+
+
+def fast_limits(
+    broker: Broker, pull: PullMessageHeader, group: GroupConfig, topic: TopicConfig
+) -> QueueReadLimits | None:
+    """What pulls in the very words of this one may bring; None if they are not plain."""
+    config = broker.config
+    if config.slaves_are_read:
+        return None  # Where to pull from next is decided for each one.
+    if not config.permission & topic.perm & _READ or not group.consume_enable:
+        return None
+    try:
+        limits = limits_of_pull(pull, broker.consumers.find(group.group_name), group, config)
+    except Refused:
+        return None
+    return limits if limits.matches_record is None else None
+
+
+def _draft(broker: Broker, topic: TopicConfig, properties: bytes) -> RecordDraft:
+    return RecordDraft(
+        queue_id=0,
+        flag=0,
+        sys_flag=0,
+        born_timestamp=0,
+        born_host=broker.store_host,  # Until there is a message, and somebody sent it.
+        store_host=broker.store_host,
+        body=b"",
+        topic=topic.topic_name.encode(),
+        properties=properties,
+        has_checksum=broker.config.store.write_checksums,
+    )

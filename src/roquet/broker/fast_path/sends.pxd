@@ -1,0 +1,59 @@
+from roquet.broker.fast_path.header_scan cimport ScannedHeader
+from roquet.broker.fast_path.reply_buffer cimport ReplyBuffer
+from roquet.broker.fast_path.sent_header cimport Sent
+from roquet.broker.tables.tally cimport Tally
+from roquet.protocol.binary cimport Span, int64_t, uint8_t
+from roquet.protocol.messages.drafts cimport Item, RecordDraft
+from roquet.protocol.prepared.send_reply cimport SendReplyTemplate, Stored
+from roquet.store.fast_appends cimport FastAppends
+from roquet.store.write_cursors cimport QueueCursor
+
+
+cdef class TopicDecision:
+    # What was decided by, and may be replaced.
+    cdef object settings, config
+    cdef str name
+    cdef bytes encoded_name
+    # What was decided.
+    cdef Py_ssize_t queue_count
+    cdef int added_flags
+    cdef RecordDraft draft
+    # The same for batches with these properties, as JSON has them.
+    cdef bytes shared
+    cdef RecordDraft batch_draft
+    # Looked up once.
+    cdef list queues
+    cdef Tally puts
+
+
+cdef class FastSends:
+    cdef object _broker, _find_topic, _statistics, _long_polls
+    cdef FastAppends _appends
+    cdef SendReplyTemplate _reply
+    cdef Tally _puts
+    cdef bint _is_sync
+    # Of the sends of one wake-up.
+    cdef bytes _born_host
+    cdef int64_t _now_ms
+    cdef dict _topics
+    cdef TopicDecision _last_topic
+    cdef Item* _items
+    cdef Stored _stored
+    cdef Py_ssize_t _item_capacity
+    cdef uint8_t* _scratch
+    cdef Py_ssize_t _scratch_capacity
+
+    cdef bint is_open(self) except -1
+    cdef int begin(self, bytes born_host, int64_t now_ms) except -1
+    cdef bint take(self, const ScannedHeader* header, Span body, ReplyBuffer replies) except -1
+    cdef int64_t finish(self) except -1
+    cdef TopicDecision _topic(self, Span name)
+    cdef TopicDecision _decide(self, bytes name)
+    cdef QueueCursor _queue(self, TopicDecision topic, Py_ssize_t queue_id)
+    cdef RecordDraft _read_one(self, TopicDecision topic, const Sent* sent, Span body)
+    cdef RecordDraft _read_batch(self, TopicDecision topic, const Sent* sent, Span body)
+    cdef RecordDraft _batch_draft(self, TopicDecision topic, Span sent)
+    cdef int _announce(self, TopicDecision topic, const Sent* sent) except -1
+    cdef int _count(self, TopicDecision topic) except -1
+    cdef int _grow_items(self, Py_ssize_t count) except -1
+    cdef uint8_t* _grow_scratch(self, Py_ssize_t size) except NULL

@@ -1,4 +1,0 @@
-from roquet.broker.broker import Broker
-
-class PlainSends:
-    def __init__(self, broker: Broker) -> None: ...

@@ -1,0 +1,355 @@
+"""Acknowledgements that wait until what they acknowledge is safe.
+
+A broker awaits none, one or both of two conditions:
+
+    sync flush     the disk has it. Each round of the flush thread makes everything before one
+                   physical offset durable; that is handed to the event loop once per round.
+    SYNC_MASTER    as many slaves as are needed have confirmed it (`replication/copies`). If none is
+                   close enough, nothing waits for it. A master that another broker may replace must
+                   also still hold its lease: nothing is acknowledged while it may be lost.
+
+Each is an end that moves on. Records are appended in the order of the log, so everything that waits
+is in one queue, released from its head by the moving ends. Deadlines are in the same order.
+
+What happens on a timeout of the disk or of a slave, without a slave, and after a failed sync:
+
+    what waits           timeout, or no slave                       failed
+    send                 REPORT: its reply, FLUSH_DISK_TIMEOUT,     SERVICE_NOT_AVAILABLE
+                         FLUSH_SLAVE_TIMEOUT or
+                         SLAVE_NOT_AVAILABLE
+    change of a topic    EXPLAIN: the codes of a send, and a        SERVICE_NOT_AVAILABLE
+    or a group           remark that it is done at this broker
+    send-back            REFUSE: SYSTEM_ERROR, the client then      SYSTEM_ERROR, likewise
+                         sends the message itself
+    copy of a reply      IGNORE: its reply all the same, for the    SERVICE_NOT_AVAILABLE
+                         client that asked has it
+    end of transaction,  KEEP_WAITING: no reply before it is safe   SERVICE_NOT_AVAILABLE
+    resumed check
+    delayed message      KEEP_WAITING: delivery continues late      never continues
+    check-back           DROP: its producer is not asked in this    never asked
+                         round, but in the next
+
+A timeout leaves the outcome unknown: it may still become safe. Without a slave it is as safe as it
+gets, so KEEP_WAITING and DROP proceed. Failed is forever: the broker has to stop.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, final
+
+import msgspec
+
+from roquet.broker.replication.replica_progress import EVERYTHING, ReplicaProgress, do_nothing
+from roquet.clock import Clock
+from roquet.net.connection import Connection
+from roquet.net.router import DEFERRED, Reply, ReplyDeferred, Request, encode_answer
+from roquet.protocol.codes import ResponseCode
+from roquet.protocol.command import Command, decode_command, encode_command, reply_to
+from roquet.protocol.frame_decoder import FrameDecoder
+from roquet.store.errors import Damage, SyncFailed
+
+log = logging.getLogger(__name__)
+
+_SWEEP_S: Final = 0.5
+_LATE_REMARKS: Final = {
+    ResponseCode.FLUSH_DISK_TIMEOUT: "not on disk in time, but it may still get there",
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: "not confirmed by a slave in time, but stored",
+    ResponseCode.SLAVE_NOT_AVAILABLE: "stored, but there is no slave to confirm it",
+}
+_DONE_REMARKS: Final = {
+    ResponseCode.FLUSH_DISK_TIMEOUT: "done at this broker, but not on its disk in time",
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: "done at this broker, but not confirmed by a replica in time:"
+    " if the broker is lost now, this may be lost with it",
+    ResponseCode.SLAVE_NOT_AVAILABLE: "done at this broker, but no replica is there to confirm it:"
+    " if the broker is lost now, this may be lost with it",
+}
+_FAILED_REMARK: Final = "the disk has failed"
+
+
+class OnTimeout(Enum):
+    """What happens when the deadline comes first. Who uses which is said above."""
+
+    REPORT = "the reply goes out as a timeout"
+    EXPLAIN = "the reply goes out as a timeout that says what is done"
+    REFUSE = "an error goes out instead of the reply"
+    IGNORE = "the reply goes out as if nothing were amiss"
+    KEEP_WAITING = "nothing happens before it is safe"
+    DROP = "nothing happens any more"
+
+
+class _WaitingReplies(msgspec.Struct, gc=False):
+    """The frames are encoded already. They say whom they answer: nothing else has to be kept."""
+
+    end: int
+    since_s: float
+    late: OnTimeout
+    connection: Connection
+    frames: bytes
+    count: int
+
+    def release(self) -> None:
+        self.connection.send_deferred(self.frames, self.count)
+
+    def be_late(self, why: ResponseCode) -> None:
+        if self.late in (OnTimeout.IGNORE, OnTimeout.KEEP_WAITING):
+            self.release()
+        else:
+            self._pay_each(lambda reply: _late_reply(reply, self.late, why))
+
+    def fail(self) -> None:
+        failed = _failed(self.late)
+        self._pay_each(lambda reply: reply_to(reply, failed.code, remark=failed.remark))
+
+    def _pay_each(self, changed: Callable[[Command], Command]) -> None:
+        replies = map(decode_command, FrameDecoder().cut(self.frames))
+        frames = b"".join([encode_command(changed(reply)) for reply in replies])
+        self.connection.send_deferred(frames, self.count)
+
+
+class _WaitingCall(msgspec.Struct):
+    end: int
+    since_s: float
+    late: OnTimeout
+    then: Callable[[], None]
+
+    def release(self) -> None:
+        self.then()
+
+    def be_late(self, why: ResponseCode) -> None:
+        if why is ResponseCode.SLAVE_NOT_AVAILABLE:
+            self.then()
+
+    def fail(self) -> None:
+        pass
+
+
+@final
+class AckQueue:
+    """Belongs to the event loop, except for what `StoreListener` says of the flush thread."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        timeout_s: float,
+        *,
+        is_awaited: bool,
+        on_safe: Callable[[int], None] = lambda _end: None,
+        copies: ReplicaProgress | None = None,
+        copy_timeout_s: float = 0.0,
+        on_copy_awaited: Callable[[], None] = do_nothing,
+    ) -> None:
+        """`on_safe` is told, once for all who waited, up to where the log can be read.
+
+        `is_awaited` says whether the disk is, and with `copies` a slave is, too; `on_copy_awaited`
+        is called when somebody waits for it.
+        """
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._on_safe = on_safe
+        self._is_disk_awaited = is_awaited
+        self._copies = copies
+        self._copy_timeout_s = copy_timeout_s
+        if copies is not None:
+            copies.on_change = self.settle_soon
+        self._on_copy_awaited = on_copy_awaited
+        # False if everything is safe as soon as it is stored.
+        self.is_awaited: Final = is_awaited or copies is not None
+        self._loop = asyncio.get_running_loop()
+        self._line: deque[_WaitingReplies | _WaitingCall] = deque()
+        # Those at the head of the line whose deadline is over, and who wait on.
+        self._overdue: deque[_WaitingReplies | _WaitingCall] = deque()
+        self._safe_end = 0
+        # What the disk has, as far as the loop was told.
+        self._disk_end = 0 if is_awaited else EVERYTHING
+        self._flushed_end = 0
+        self._is_handing_over = False
+        self._is_settling = False
+        self._timer: asyncio.TimerHandle | None = None
+        # Whoever keeps the broker alive waits for this, and ends it.
+        self.has_failed = asyncio.Event()
+
+    def check_room(self, request: Request[Any]) -> None:
+        """Raises Refused if the sender has too many requests that wait.
+
+        What is stored must not be refused, so this is asked before anything is.
+        """
+        if self.is_awaited:
+            request.connection.check_room_to_defer()
+
+    def reply_when_safe(
+        self, request: Request[Any], end: int, reply: Reply | bytes, late: OnTimeout
+    ) -> Reply | ReplyDeferred | bytes:
+        """`reply` when all records before `end` are safe; for a handler to return."""
+        if not self.is_awaited or end <= self._safe_end:
+            return reply
+        if self.has_failed.is_set():
+            return _failed(late)
+        frame = encode_answer(request.command, reply)
+        if frame is None:
+            return DEFERRED  # To nobody: the request was one-way.
+        self._hold(end, late, request.connection, frame, 1)
+        return DEFERRED
+
+    def send_when_safe(self, connection: Connection, end: int, frames: bytes, count: int) -> None:
+        """The same for the replies to this many sends, of which the last ends there in the log.
+
+        Only where safety is awaited, and never for what was stored after the disk has failed.
+        """
+        self._hold(end, OnTimeout.REPORT, connection, frames, count)
+
+    def _hold(
+        self, end: int, late: OnTimeout, connection: Connection, frames: bytes, count: int
+    ) -> None:
+        # Stored they are, whether or not their sender is still there to hear of it.
+        connection.defer(count)
+        since_s = self._clock.monotonic_s()
+        self._stand_in_line(_WaitingReplies(end, since_s, late, connection, frames, count))
+
+    def _stand_in_line(self, waiting: _WaitingReplies | _WaitingCall) -> None:
+        self._line.append(waiting)
+        if self._timer is None:
+            self._set_timer()
+        self.settle_soon()
+
+    def when_safe(
+        self, end: int, then: Callable[[], None], late: OnTimeout = OnTimeout.KEEP_WAITING
+    ) -> None:
+        """Calls `then` when all records before `end` are safe, and never if that never comes."""
+        if not self.is_awaited or end <= self._safe_end:
+            then()
+        elif not self.has_failed.is_set():
+            self._stand_in_line(_WaitingCall(end, self._clock.monotonic_s(), late, then))
+
+    def close(self) -> None:
+        """Whoever still waits hears nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._line.clear()
+        self._overdue.clear()
+
+    # What the flush thread says.
+
+    def flushed(self, end: int) -> None:
+        self._flushed_end = end
+        if not self._is_handing_over:
+            # Rounds that end before the loop has looked are handed over together.
+            self._is_handing_over = True
+            self._loop.call_soon_threadsafe(self._take_flushed)
+
+    def flush_postponed(self, reason: str) -> None:
+        log.warning("nothing is synced until there are descriptors again: %s", reason)
+
+    def flush_failed(self, error: SyncFailed) -> None:
+        self._loop.call_soon_threadsafe(self._fail, error)
+
+    # What the store says in the loop's own thread.
+
+    def damaged(self, damage: Damage) -> None:
+        log.error("damage at physical offset %d: %s", damage.physical_offset, damage.reason)
+
+    def _take_flushed(self) -> None:
+        # First, so that a round which ends from now on is handed over again.
+        self._is_handing_over = False
+        if self._is_disk_awaited:
+            self._disk_end = self._flushed_end
+        self._settle()
+
+    def settle_soon(self) -> None:
+        """Somebody waits for a slave, or no longer has to; all of one turn of the loop together."""
+        if self._copies is not None and not self._is_settling:
+            self._is_settling = True
+            self._loop.call_soon(self._settle)
+
+    def _settle(self) -> None:
+        """Lets those go whose wait is over. This is the only place that says what is safe."""
+        self._is_settling = False
+        copies = self._copies
+        if not self._may_acknowledge():
+            return
+        confirmed_end = EVERYTHING if copies is None else copies.confirmed_end
+        self._safe_end = min(self._disk_end, confirmed_end)
+        self._release(self._overdue)
+        self._release(self._line)
+        if copies is not None and self._line:
+            self._on_copy_awaited()
+        self._show()
+
+    def _release(self, line: deque[_WaitingReplies | _WaitingCall]) -> None:
+        copies = self._copies
+        while line and line[0].end <= self._disk_end:
+            if line[0].end <= self._safe_end:
+                line.popleft().release()
+            elif copies is not None and not copies.is_awaited(line[0].end):
+                line.popleft().be_late(ResponseCode.SLAVE_NOT_AVAILABLE)
+            else:
+                return
+
+    def _show(self) -> None:
+        shown_end = EVERYTHING if self._copies is None else self._copies.shown_end
+        self._on_safe(min(self._disk_end, shown_end))
+
+    def _fail(self, error: SyncFailed) -> None:
+        log.error("no message is acknowledged any more: %s", error)
+        self.has_failed.set()
+        for line in (self._overdue, self._line):
+            while line:
+                line.popleft().fail()
+
+    def _set_timer(self) -> None:
+        self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
+
+    def _may_acknowledge(self) -> bool:
+        return self._copies is None or self._copies.may_acknowledge()
+
+    def _sweep(self) -> None:
+        self._timer = None
+        if not self._may_acknowledge():
+            # Nor that nobody knows: that would be said of what a successor may cut off.
+            self._set_timer()
+            return
+        now_s = self._clock.monotonic_s()
+        line = self._line
+        while line and (why := self._why_late(line[0], now_s)) is not None:
+            late = line.popleft()
+            if self._copies is not None:
+                self._copies.give_up(late.end)
+            if late.late is OnTimeout.KEEP_WAITING:
+                self._overdue.append(late)
+            else:
+                late.be_late(why)
+        if line:
+            self._set_timer()
+        if self._copies is not None:
+            self._show()
+
+    def _why_late(
+        self, waiting: _WaitingReplies | _WaitingCall, now_s: float
+    ) -> ResponseCode | None:
+        """What the sender is told; None if there is time left."""
+        is_on_disk = waiting.end <= self._disk_end
+        timeout_s = self._copy_timeout_s if is_on_disk else self._timeout_s
+        if now_s < waiting.since_s + timeout_s:
+            return None
+        if self._copies is not None and waiting.end > self._copies.confirmed_end:
+            return ResponseCode.FLUSH_SLAVE_TIMEOUT
+        return ResponseCode.FLUSH_DISK_TIMEOUT
+
+
+def _failed(late: OnTimeout) -> Reply:
+    is_refused = late is OnTimeout.REFUSE
+    code = ResponseCode.SYSTEM_ERROR if is_refused else ResponseCode.SERVICE_NOT_AVAILABLE
+    return Reply(code, remark=_FAILED_REMARK)
+
+
+def _late_reply(reply: Command, late: OnTimeout, why: ResponseCode) -> Command:
+    if late is OnTimeout.REPORT:
+        reply.code = why
+        return reply
+    if late is OnTimeout.EXPLAIN:
+        return reply_to(reply, why, remark=_DONE_REMARKS[why])
+    assert late is OnTimeout.REFUSE
+    return reply_to(reply, ResponseCode.SYSTEM_ERROR, remark=_LATE_REMARKS[why])

@@ -1,0 +1,168 @@
+"""What a broker does by itself."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from roquet.broker.broker import Broker
+from roquet.broker.maintenance import _save_offsets, _scrub, learn, start_upkeep
+from roquet.broker.registration import Registered
+from roquet.net.service import OnFailure
+from roquet.protocol.bodies.topics import TopicConfig
+from roquet.store.config import FlushMode
+from tests.support.broker_bed import broker_bed
+from tests.support.descriptors import open_below
+from tests.support.eventually import eventually
+from tests.support.few_descriptors import few_descriptors_left
+from tests.support.full_disk import FullDisk
+from tests.support.stores import small_config
+from tests.support.waiting import put_delayed, put_timer
+
+
+async def test_damage_that_nobody_reads_is_found_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with broker_bed(tmp_path) as bed:
+        place = bed.put(b"body that will decay")
+        bed.put(b"next")
+        path = next((tmp_path / "commitlog").iterdir())
+        with path.open("r+b") as file:
+            file.seek(place.physical_offset + 90)
+            file.write(b"\xff")
+        await _scrub(bed.broker)
+        assert "damaged part of the log" in caplog.text
+
+
+async def test_a_log_that_cannot_be_opened_now_is_checked_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with broker_bed(tmp_path, store=small_config(tmp_path, queue_flush_interval_ms=0)) as bed:
+        bed.put(b"body")
+        queues = tmp_path / "consumequeue"
+
+        def is_closed() -> bool:
+            bed.broker.store.clean()
+            return open_below(queues) == 0
+
+        await eventually(is_closed)
+        with few_descriptors_left(0):
+            await _scrub(bed.broker)
+        assert "the log is not checked now" in caplog.text
+        await _scrub(bed.broker)
+        assert [each.levelname for each in caplog.records] == ["WARNING"]
+
+
+async def test_topics_that_an_operator_ordered_are_ordered_here(tmp_path: Path) -> None:
+    async with broker_bed(tmp_path) as bed:
+        topics = bed.broker.topics
+        topics.update(TopicConfig(topic_name="orders"))
+        topics.update(TopicConfig(topic_name="bills", order=True))
+        learn(bed.broker, [Registered(frozenset({"orders"}))])
+        assert [_is_ordered(bed.broker, name) for name in ("orders", "bills")] == [True, False]
+        learn(bed.broker, [])  # Nobody answered, so nothing is known.
+        assert _is_ordered(bed.broker, "orders")
+
+
+def _is_ordered(broker: Broker, name: str) -> bool:
+    topic = broker.topics.find(name)
+    assert topic is not None
+    return topic.order
+
+
+async def test_upkeep_saves_what_changed(tmp_path: Path) -> None:
+    async with broker_bed(tmp_path) as bed:
+        start_upkeep(bed.broker)
+        bed.broker.topics.update(TopicConfig(topic_name="orders"))
+        file = tmp_path / "config" / "topics.json"
+        await eventually(lambda: file.exists() and b'"orders"' in file.read_bytes())
+
+
+async def test_a_young_broker_saves_offsets_long_before_the_interval_is_over(
+    tmp_path: Path,
+) -> None:
+    async with broker_bed(tmp_path, save_offsets_interval_ms=86_400_000) as bed:
+        start_upkeep(bed.broker)
+        file = tmp_path / "config" / "consumerOffset.json"
+        # The second one comes after a save, and waits for no more than the broker is old.
+        for offset in (7, 8):
+            bed.broker.offsets.commit("readers", "TopicA", 0, offset)
+            await eventually(partial(_has, file, b'"0":%d' % offset))
+
+
+def _has(file: Path, wanted: bytes) -> bool:
+    return file.exists() and wanted in file.read_bytes()
+
+
+async def test_offsets_of_an_old_broker_are_saved_by_the_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roquet.broker.maintenance._FIRST_SAVE_MS", 1)
+    async with broker_bed(tmp_path, save_offsets_interval_ms=2) as bed:
+        pauses: list[int] = []
+        pause = bed.broker.pauses.pause
+
+        async def noted(interval_ms: Callable[[], int]) -> None:
+            pauses.append(interval_ms())
+            await pause(interval_ms)
+
+        monkeypatch.setattr(bed.broker.pauses, "pause", noted)
+        bed.broker.services.run(
+            "save offsets", lambda: _save_offsets(bed.broker), on_failure=OnFailure.STOP_ALL
+        )
+        await eventually(lambda: len(pauses) > 3)
+        assert pauses[:4] == [1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("flush_mode", FlushMode)
+async def test_a_young_broker_saves_what_it_delivered_at_once(
+    tmp_path: Path, flush_mode: FlushMode
+) -> None:
+    # Nothing is synced, or saved, by the clock in the time of this test.
+    config = small_config(
+        tmp_path, flush_mode=flush_mode, flush_interval_ms=60_000, delay_levels_ms=(1,)
+    )
+    async with broker_bed(tmp_path, store=config, save_delays_interval_ms=86_400_000) as bed:
+        start_upkeep(bed.broker)
+        levels, timers = (
+            tmp_path / "config" / each for each in ("delayOffset.json", "timers.json")
+        )
+        # The second one comes after a save, and waits for no more than the broker is old.
+        for count in (1, 2):
+            put_delayed(bed.broker.store)
+            bed.clock.advance(1)
+            await eventually(partial(_rung_and_has, bed.broker, levels, b'"1":%d' % count))
+        put_timer(bed.broker.store, 1)
+        await eventually(partial(_rung_and_has, bed.broker, timers, b'"nextOffset":1'))
+
+
+def _rung_and_has(broker: Broker, file: Path, wanted: bytes) -> bool:
+    """With sync flush, what was put can be read only when the disk has it."""
+    broker.delays.wake_at(0)
+    return _has(file, wanted)
+
+
+@pytest.mark.slow
+async def test_keys_that_a_full_disk_has_no_room_for_are_told_of_once_and_filed_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roquet.broker.maintenance._TICK_S", 0.001)
+    disk = FullDisk("index")
+    disk.is_full = True
+    async with broker_bed(tmp_path, disk=disk) as bed:
+        tried = 0
+        file_keys = bed.broker.store.file_keys
+
+        def counted() -> bool:
+            nonlocal tried
+            tried += 1
+            return file_keys()
+
+        monkeypatch.setattr(bed.broker.store, "file_keys", counted)
+        bed.put(b"hello", properties={"KEYS": "k"})
+        start_upkeep(bed.broker)
+        await eventually(lambda: tried > 2)
+        assert caplog.text.count("keys are not filed") == 1
+        disk.is_full = False
+        await eventually(lambda: any((tmp_path / "index").iterdir()))

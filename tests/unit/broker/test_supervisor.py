@@ -1,0 +1,223 @@
+"""Masters and slaves that change places by hand, as whole brokers."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from roquet import AsyncAdmin, AsyncProducer, Message, Promotion
+from roquet.broker.replication.epochs import AssignedRole
+from roquet.broker.replication.in_sync import AckPolicy
+from roquet.broker.settings.config import BrokerConfig, BrokerRole
+from roquet.broker.supervisor import BrokerSupervisor, observed, supervised_broker
+from roquet.client.errors import RequestRefused
+from roquet.clock import SystemClock
+from roquet.namesrv.config import NameServerConfig
+from roquet.namesrv.server import serve_names
+from roquet.settings.options import ConfigError
+from roquet.store.errors import StoreUnavailable
+from tests.support.drafts import draft
+from tests.support.eventually import eventually
+from tests.support.golden_replication import log_bytes
+from tests.support.quick_disk import QuickDisk
+from tests.support.stores import bodies, small_config
+
+pytestmark = pytest.mark.slow
+
+HOST = "127.0.0.1"
+TOPIC = "TopicA"
+
+
+class Place:
+    """A directory with a name server, where brokers live."""
+
+    def __init__(self, directory: Path, name_server: str) -> None:
+        self.directory = directory
+        self.name_server = name_server
+        self.secret = directory / "secret"
+        self.secret.write_text("a secret of many bytes")
+        self.running = AsyncExitStack()
+
+    async def start(
+        self, name: str, role: BrokerRole, broker_id: int, **settings: Any
+    ) -> BrokerSupervisor:
+        config = BrokerConfig(
+            store=small_config(self.directory / name),
+            broker_name="broker-a",
+            role=role,
+            broker_id=0 if role is not BrokerRole.SLAVE else broker_id,
+            replica_id=broker_id,
+            listen_port=0,
+            name_servers=(self.name_server,),
+            replication_secret_file=self.secret,
+            ha_heartbeat_interval_ms=50,
+        )
+        life = supervised_broker(replace(config, **settings), SystemClock(), QuickDisk())
+        return await self.running.enter_async_context(life)
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    config = NameServerConfig(host=HOST, port=0, kv_config_path=tmp_path / "kv.json")
+    async with serve_names(config, SystemClock(), QuickDisk()) as names:
+        place = Place(tmp_path, f"{HOST}:{names.config.port}")
+        async with place.running:
+            yield place
+
+
+def address(life: BrokerSupervisor) -> str:
+    return f"{HOST}:{life.broker.config.listen_port}"
+
+
+def is_linked(slave: BrokerSupervisor) -> bool:
+    link = slave.broker.replication.master_link
+    return link is not None and link.master is not None
+
+
+def has_all(slave: BrokerSupervisor, master: BrokerSupervisor) -> bool:
+    return is_linked(slave) and slave.broker.store.log_end == master.broker.store.log_end
+
+
+async def send(place: Place, *texts: bytes) -> None:
+    async with AsyncProducer(place.name_server, "producers") as producer:
+        for text in texts:
+            await producer.send(Message(TOPIC, text))
+
+
+async def test_a_planned_switch_loses_nothing_and_both_go_on(place: Place) -> None:
+    one = await place.start("one", BrokerRole.ASYNC_MASTER, 1, ack_policy=AckPolicy.ONE)
+    two = await place.start("two", BrokerRole.SLAVE, 2, ack_policy=AckPolicy.ONE)
+    await eventually(lambda: one.broker.replication.replicas.slaves)
+    await send(place, b"1", b"2")
+    async with AsyncAdmin(place.name_server) as admin:
+        with pytest.raises(RequestRefused, match="is alive: demote that first"):
+            await admin.promote_broker(address(two))
+        await two.broker.replication.table_sync.sync()
+        await admin.demote_broker(address(one), 1)
+        await eventually(lambda: one.serving is not None and one.broker.config.is_slave)
+        with pytest.raises(RequestRefused, match="slave already"):
+            await admin.demote_broker(address(one), 1)
+        await admin.promote_broker(address(two))
+        assert {each.broker_id: each.epoch for each in await admin.brokers()} == {0: 2, 1: 1}
+        await eventually(lambda: has_all(one, two))
+        await send(place, b"3")
+        await eventually(lambda: has_all(one, two))
+    assert sorted(
+        body for queue in range(4) for body in bodies(two.broker.store, TOPIC, queue)
+    ) == [b"1", b"2", b"3"]
+    assert one.broker.replication.epoch == two.broker.replication.epoch == 2
+    await place.running.aclose()
+    assert log_bytes(place.directory / "one") == log_bytes(place.directory / "two")
+
+
+async def test_what_only_the_old_master_had_is_cut_off_and_kept(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
+    two = await place.start("two", BrokerRole.SLAVE, 2)
+    one.broker.store.append(draft(b"both"))
+    await eventually(lambda: has_all(two, one))
+    async with AsyncAdmin(place.name_server) as admin:
+        await admin.promote_broker(address(two), force=True)
+        one.broker.store.append(draft(b"nobody else"))
+        two.broker.store.append(draft(b"goes on"))
+        await admin.demote_broker(address(one), 1, force=True)
+    await eventually(lambda: one.serving is not None and has_all(one, two))
+    assert bodies(one.broker.store) == bodies(two.broker.store) == [b"both", b"goes on"]
+    kept = list((place.directory / "one" / "divergent").iterdir())
+    assert [b"nobody else" in path.read_bytes() for path in kept] == [True]
+    assert f"they are kept in {kept[0]}" in caplog.text
+
+
+async def test_what_an_operator_made_of_it_survives(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    two = await place.start("two", BrokerRole.SLAVE, 2)
+    async with AsyncAdmin(place.name_server) as admin:
+        await admin.promote_broker(address(two))
+    assert not two.broker.config.is_slave
+    await place.running.aclose()
+    again = await place.start("two", BrokerRole.SLAVE, 2)
+    assert not again.broker.config.is_slave
+    assert again.broker.replication.epoch == 2
+    assert "an operator has made broker-a a master" in caplog.text
+
+
+async def test_without_a_secret_nobody_is_promoted(place: Place) -> None:
+    two = await place.start("two", BrokerRole.SLAVE, 2, replication_secret_file=None)
+    async with AsyncAdmin(place.name_server) as admin:
+        with pytest.raises(RequestRefused, match=r"replication\.secretFile"):
+            await admin.promote_broker(address(two))
+
+
+async def test_a_secret_that_is_too_short_is_refused(place: Place) -> None:
+    place.secret.write_text("short")
+    with pytest.raises(ConfigError, match="openssl rand"):
+        await place.start("one", BrokerRole.ASYNC_MASTER, 1)
+
+
+async def test_a_master_that_was_succeeded_steps_down_by_itself(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The name server knows its successor."""
+    one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
+    two = await place.start("two", BrokerRole.SLAVE, 2)
+    one.broker.store.append(draft(b"both"))
+    await eventually(lambda: has_all(two, one))
+    async with AsyncAdmin(place.name_server) as admin:
+        await admin.promote_broker(address(two), force=True)
+        await eventually(lambda: one.serving is not None and one.broker.config.is_slave)
+        await eventually(lambda: has_all(one, two))
+        known = {each.broker_id: each.address for each in await admin.brokers(with_state=False)}
+        assert known == {0: address(two), 1: address(one)}
+    assert f"{address(two)} is the master of broker-a in epoch 2" in caplog.text
+
+
+async def test_a_master_that_was_succeeded_starts_as_a_slave(place: Place) -> None:
+    """From its own file, as a service manager starts it."""
+    one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
+    two = await place.start("two", BrokerRole.SLAVE, 2)
+    one.broker.store.append(draft(b"both"))
+    await eventually(lambda: has_all(two, one))
+    one.stop()
+    await eventually(lambda: one.serving is None and not is_linked(two))
+    async with AsyncAdmin(place.name_server) as admin:
+        await admin.promote_broker(address(two))
+    again = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
+    assert again.broker.config.is_slave
+    await eventually(lambda: has_all(again, two))
+    assert not two.broker.config.is_slave
+    assert again.secret is not None
+    assert again.secret.epochs.assigned_role == AssignedRole(is_master=False, broker_id=1)
+
+
+async def test_of_two_masters_of_one_epoch_the_second_takes_no_messages(place: Place) -> None:
+    """Both were made masters while no name server knew of the other."""
+    one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
+    two = await place.start("two", BrokerRole.ASYNC_MASTER, 2, name_servers=())
+    two.broker.registrar.use([place.name_server])
+    await eventually(lambda: two.broker.replication.obstacle)
+    assert address(one) in (two.broker.replication.obstacle or "")
+    with pytest.raises(StoreUnavailable):
+        two.broker.store.append(draft(b"refused"))
+    one.broker.store.append(draft(b"taken"))
+    assert one.broker.replication.obstacle is None
+    assert observed(two).obstacles()
+
+
+async def test_a_promoted_slave_promises_what_its_master_did(place: Place) -> None:
+    one = await place.start("one", BrokerRole.SYNC_MASTER, 1)
+    two = await place.start("two", BrokerRole.SLAVE, 2)
+    await eventually(lambda: has_all(two, one))
+    async with AsyncAdmin(place.name_server) as admin:
+        promoted = await admin.promote_broker(address(two), force=True)
+        assert promoted == Promotion("one", 2)
+        said = await admin.broker_runtime(address(two))
+    assert said["replicationAcknowledge"] == "one"
+    assert two.broker.config.waits_for_slaves
+    await place.running.aclose()
+    again = await place.start("two", BrokerRole.SLAVE, 2)
+    assert again.broker.config.role is BrokerRole.SYNC_MASTER
