@@ -116,6 +116,31 @@ def make_safe_directory(disk: Disk, path: Path) -> None:
         disk.sync_directory(each.parent)
 
 
+def write_file(disk: Disk, path: Path, content: bytes) -> None:
+    """Create a file; return when its content, but not yet its name, survives a power cut."""
+    descriptor = disk.create(path, 0)
+    try:
+        disk.write(descriptor, 0, content)
+        disk.sync(descriptor)
+    finally:
+        disk.close(descriptor)
+
+
+def replace_file(disk: Disk, path: Path, content: bytes, *, backup: Path | None = None) -> None:
+    """Write a file atomically; return when it survives a power cut.
+
+    A power cut meanwhile leaves the old content, or the new one. With `backup`, the old file gets
+    that name, and is the only one between the two renames. Raises OSError.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    make_safe_directory(disk, path.parent)
+    write_file(disk, temporary, content)
+    if backup is not None and disk.exists(path):
+        disk.rename(path, backup)
+    disk.rename(temporary, path)
+    disk.sync_directory(path.parent)
+
+
 def is_full(error: OSError) -> bool:
     """Whether `error` says that the disk, or this user's share of it, is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, TypeVar, final
 from zlib import crc32
 
-from roquet.disk import Disk, make_safe_directory
+from roquet.disk import Disk, replace_file, write_file
 from roquet.errors import RoquetError
 
 log = logging.getLogger(__name__)
@@ -106,26 +106,11 @@ class StateFile:
 
     def _save(self, content: bytes) -> None:
         disk = self._disk
-        aside = self._path.with_name(self._path.name + ".tmp")
-        make_safe_directory(disk, self._path.parent)
-        self._write(aside, content)
-        # Between the two renames only the backup is there, and that state is still valid.
-        if disk.exists(self._path):
-            disk.rename(self._path, self._backup_path)
-        disk.rename(aside, self._path)
-        disk.sync_directory(self._path.parent)
+        replace_file(disk, self._path, content, backup=self._backup_path)
         if not disk.exists(self._backup_path):
             # The first state has none before it, and needs a second copy as much as any other.
-            self._write(self._backup_path, content)
+            write_file(disk, self._backup_path, content)
             disk.sync_directory(self._path.parent)
-
-    def _write(self, path: Path, content: bytes) -> None:
-        descriptor = self._disk.create(path, 0)
-        try:
-            self._disk.write(descriptor, 0, content)
-            self._disk.sync(descriptor)
-        finally:
-            self._disk.close(descriptor)
 
     def _read(self, path: Path) -> bytes:
         disk = self._disk

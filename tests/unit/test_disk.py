@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.disk import PAGE_SIZE, Space, SystemDisk, is_full
+from roquet.disk import PAGE_SIZE, Space, SystemDisk, is_full, replace_file
 from tests.support.descriptors import open_count
 from tests.support.few_descriptors import few_descriptors_left
 
@@ -233,3 +233,14 @@ def test_what_was_opened_ahead_is_closed_with_the_disk(tmp_path: Path) -> None:
     assert open_count(os.devnull) == before + 1
     del disk
     assert open_count(os.devnull) == before
+
+
+def test_a_replaced_file_has_the_new_content_and_no_temporary_one_stays(tmp_path: Path) -> None:
+    disk = SystemDisk()
+    path = tmp_path / "new" / "rules.yml"
+    replace_file(disk, path, b"old")
+    replace_file(disk, path, b"new", backup=path.with_suffix(".bak"))
+    assert {each.name: each.read_bytes() for each in path.parent.iterdir()} == {
+        "rules.yml": b"new",
+        "rules.bak": b"old",
+    }

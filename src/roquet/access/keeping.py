@@ -18,7 +18,7 @@ from roquet.access.changes import Changed, Documents
 from roquet.access.errors import BadRules, RulesNotSaved
 from roquet.access.rules_text import RulesDocument, read_document, rules_of, write_document
 from roquet.clock import Clock
-from roquet.disk import Disk, make_safe_directory
+from roquet.disk import Disk, replace_file
 from roquet.net.threads import to_its_end
 from roquet.protocol.bodies.body import DataVersion
 
@@ -157,24 +157,10 @@ def write_change(
     documents = before | {path: read_document(content)}
     rules = rules_of(documents)
     try:
-        _write_privately(disk, path, content)
+        replace_file(disk, path, content)
     except OSError as error:
         raise RulesNotSaved(path, str(error)) from error
     return _Read(documents, rules)
-
-
-def _write_privately(disk: Disk, path: Path, content: bytes) -> None:
-    """Returns when a file, which nobody else can read, survives a power cut. Raises OSError."""
-    aside = path.with_name(path.name + ".tmp")
-    make_safe_directory(disk, path.parent)
-    descriptor = disk.create(aside, 0)
-    try:
-        disk.write(descriptor, 0, content)
-        disk.sync(descriptor)
-    finally:
-        disk.close(descriptor)
-    disk.rename(aside, path)
-    disk.sync_directory(path.parent)
 
 
 def read_accounts(places: Places, disk: Disk) -> _Read:
