@@ -98,7 +98,7 @@ def test_dead_letters_are_counted_by_group_topic_and_key(command: JobCommands, s
     assert all(row["origin_id"] for row in report["last"])
 
 
-def test_a_group_without_dead_letters_is_told_before_spark_starts(
+def test_a_group_without_dead_letters_is_reported_before_spark_starts(
     command: JobCommands, shop: Shop
 ) -> None:
     finished = command("dlq-report", "-n", shop.name_server, "--group", "happy")
@@ -124,7 +124,7 @@ def test_reasons_and_tries_are_read_where_a_client_wrote_them(spark: SparkSessio
 # The life of a message.
 
 
-def test_a_message_that_was_tried_again_tells_its_life(command: JobCommands, shop: Shop) -> None:
+def test_a_message_that_was_tried_again_has_a_story(command: JobCommands, shop: Shop) -> None:
     message_id = shop.receipts[b"slow"].message_id
     report = command.json("story", "-n", shop.name_server, "--topic", ORDERS, "--id", message_id)
     told = [(event["what"], event["group"]) for event in report["events"]]

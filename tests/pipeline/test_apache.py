@@ -254,7 +254,7 @@ def test_a_stream_is_exact_over_a_restart_and_tools_of_apache_see_its_progress(
 
 
 @pytest.mark.parametrize("place", SIGNED, indirect=True)
-def test_who_does_not_sign_is_told_so(spark: SparkSession, place: Place, topic: str) -> None:
+def test_an_unsigned_request_is_refused(spark: SparkSession, place: Place, topic: str) -> None:
     unsigned = Place(place.version, place.name_server, None)
     with pytest.raises(PySparkException, match=NOT_SIGNED):
         read(spark, unsigned, topic, retryTimeout="1s")

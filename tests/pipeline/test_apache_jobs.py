@@ -194,7 +194,7 @@ def test_dead_letters_are_reported(command: JobCommands, shop: Shop) -> None:
     assert report["topics"] == [{"group": GROUP, "topic": ORDERS, "messages": 1}]
 
 
-def test_a_message_that_was_tried_again_tells_its_life(command: JobCommands, shop: Shop) -> None:
+def test_a_message_that_was_tried_again_has_a_story(command: JobCommands, shop: Shop) -> None:
     report = command.json("story", *shop.topic, "--key", SLOW.decode().replace(" ", "-"))
     told = [event["what"] for event in report["events"] if event["group"] == GROUP]
     assert told == [
@@ -213,7 +213,9 @@ def test_lag_is_none(command: JobCommands, shop: Shop) -> None:
     assert [row["lag"] for row in report["queues"]] == [0, 0]
 
 
-def test_who_does_not_sign_is_told_in_one_line(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsigned_request_is_reported_in_one_line(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("ROQUET_ACCESS_KEY", raising=False)
     monkeypatch.delenv("ROQUET_SECRET_KEY", raising=False)
     finished = roquet("spark", "lag", *shop.topic, "--group", GROUP)

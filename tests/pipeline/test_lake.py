@@ -144,7 +144,7 @@ def test_nothing_is_left_that_is_not_published(kept: Kept) -> None:
 # What keeps it from its work.
 
 
-def test_a_cluster_of_spark_that_is_none_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_cluster_of_spark_that_is_none_is_reported_in_one_line(tmp_path: Path) -> None:
     with BlockingCluster() as cluster:
         command = IngestCommand(cluster.name_server, cluster.new_topic("orders"), tmp_path)
         said = command.run("--master=local[none]", exit_code=1)["said"]

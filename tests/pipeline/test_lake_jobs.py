@@ -176,7 +176,7 @@ def test_a_topic_without_messages_makes_a_lake_without_files(
     assert found_by_arrow(tmp_path / "lake") == sent
 
 
-def test_what_a_task_finds_wrong_is_told_in_one_line_and_nothing_is_changed(
+def test_what_a_task_finds_wrong_is_reported_in_one_line_and_nothing_is_changed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with Lake.open(tmp_path / "lake", LakeSettings()) as lake:

@@ -209,7 +209,7 @@ def test_messages_of_a_lake_are_sent_with_all_that_is_theirs(
         assert [each for each in place if each in messages] == messages
 
 
-def test_a_topic_that_is_not_there_is_told_before_spark_starts(
+def test_a_topic_that_is_not_there_is_reported_before_spark_starts(
     command: JobCommands, shop: BlockingCluster
 ) -> None:
     finished = command(

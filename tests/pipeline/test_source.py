@@ -135,7 +135,9 @@ def test_a_topic_without_messages_is_a_dataframe_without_rows(read: Read) -> Non
     assert read().collect() == []
 
 
-def test_tags_with_equal_hashes_are_told_apart(read: Read, producer: Producer, topic: str) -> None:
+def test_tags_with_equal_hashes_are_distinguished(
+    read: Read, producer: Producer, topic: str
+) -> None:
     producer.send_many(workload(topic, 90))
     assert {row.tags for row in read(tagExpression="Aa").collect()} == {"Aa"}
     assert read(tagExpression="Aa").count() == 30
@@ -181,7 +183,7 @@ def test_a_range_is_given_by_times(
     assert bodies(read(endingTimestamp=middle.isoformat())) == [b"early"]
 
 
-def test_a_range_begins_where_a_group_is(
+def test_a_range_starts_where_a_group_is(
     read: Read, producer: Producer, reader: TopicReader, topic: str
 ) -> None:
     queue = QueueRef(topic, "broker-a", 0)
@@ -210,13 +212,13 @@ def test_sql_alone_is_enough(
         ({"tagExpression": "a", "sqlExpression": "b = 1"}, "give either this or 'sqlExpression'"),
     ],
 )
-def test_a_wrong_option_is_said_by_name(read: Read, options: dict[str, str], says: str) -> None:
+def test_a_wrong_option_is_reported_by_name(read: Read, options: dict[str, str], says: str) -> None:
     with pytest.raises(AnalysisException) as raised:
         read(**options)
     assert says in str(raised.value)
 
 
-def test_a_topic_that_nobody_has_is_said_by_name(read: Read) -> None:
+def test_a_topic_without_a_broker_is_reported_by_name(read: Read) -> None:
     with pytest.raises(PySparkException, match="no broker has it"):
         read(topic="nobodys", retryTimeout="1s").count()
 
@@ -278,7 +280,7 @@ def test_queues_that_appear_later_are_read_from_their_first_message(
     assert [bytes(row.body) for batch in rows for row in batch] == [b"new"]
 
 
-def test_a_topic_that_was_made_again_is_noticed(
+def test_a_topic_that_was_created_again_is_noticed(
     stream: Stream, cluster: BlockingCluster, producer: Producer, topic: str, tmp_path: Path
 ) -> None:
     queue = QueueRef(topic, "broker-a", 0)

@@ -130,7 +130,7 @@ def test_a_secret_is_not_in_a_plan(
     assert "lent-to-me" not in plan
 
 
-def test_progress_shows_how_far_a_query_is_behind(
+def test_progress_shows_the_lag_of_a_query(
     spark: SparkSession, cluster: BlockingCluster, topic: str, tmp_path: Path
 ) -> None:
     frame = stream(spark, cluster, topic, maxOffsetsPerTrigger="30")

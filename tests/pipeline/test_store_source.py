@@ -163,7 +163,7 @@ def test_sql_alone_finds_the_format_without_registering_it(
         ({"topic": "TopicA", "path": "/nowhere"}, "no commitlog in this directory"),
     ],
 )
-def test_what_cannot_be_read_is_said(
+def test_what_cannot_be_read_is_reported(
     spark: SparkSession, tmp_path: Path, store: MessageStore, options: dict[str, str], text: str
 ) -> None:
     store.append(draft())

@@ -31,7 +31,7 @@ QUICK_CHECKPOINTS: Final = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs"
 }
 # Rows go through a socket between Python and the JVM: a Unix socket costs both less. Any process
-# that can write to it is obeyed, so it lies in a directory of this user alone.
+# that can write to it is obeyed, so it is in a directory of this user alone.
 _SOCKET_NAME_SIZE: Final = len("/.00000000-0000-0000-0000-000000000000.sock")
 _SOCKET_PATH_SIZE_MAX: Final = 107
 # Spark's Python processes import pyspark from a zip, where nothing is compiled; that takes nearly

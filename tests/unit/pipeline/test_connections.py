@@ -41,7 +41,7 @@ def refused(code: int) -> RequestRefused:
     ],
     ids=str,
 )
-def test_what_may_pass_is_another_matter_for_who_begins(
+def test_a_missing_topic_is_final_only_when_a_query_starts(
     error: ClientError, in_the_middle: bool, at_the_beginning: bool
 ) -> None:
     assert may_pass(error) is in_the_middle

@@ -18,7 +18,7 @@ def test_what_was_in_one_is_in_the_other(tmp_path: Path) -> None:
     assert [path.name for path in second.iterdir()] == ["of-first"]
 
 
-def test_where_it_cannot_be_done_that_is_said(tmp_path: Path) -> None:
+def test_where_it_cannot_be_done_that_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     with pytest.raises(BadLake, match="cannot exchange"):
         exchange_directories(tmp_path / "here", Path("/proc/self/task"))

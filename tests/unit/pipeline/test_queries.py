@@ -47,7 +47,7 @@ def test_it_is_not_run_again_for_ever() -> None:
     assert len(calls) == 5
 
 
-def test_another_failure_is_told_at_once_in_one_line() -> None:
+def test_another_failure_is_reported_at_once_in_one_line() -> None:
     text = "An error occurred\nroquet.pipeline.errors.BadRow: row 3 is none\n at org.apache"
     with pytest.raises(QueryFailed) as raised:
         run_query(lambda: (_ for _ in ()).throw(PySparkException(text)))
@@ -64,17 +64,17 @@ def test_an_error_of_our_own_is_raised_instead_of_what_spark_makes_of_it() -> No
     assert raised.value is own
 
 
-def test_our_own_error_is_told_in_its_own_words() -> None:
+def test_our_own_error_is_reported_by_its_text() -> None:
     assert str(failure_of(PAGES)) == (
         "orders@broker-a@0 was deleted and created again. What was lost"
     )
 
 
-def test_another_error_is_told_with_its_name() -> None:
+def test_another_error_is_reported_with_its_name() -> None:
     assert str(failure_of("Traceback\n  File x\nValueError: no\n")) == "ValueError: no"
 
 
-def test_what_cannot_be_read_is_told_by_its_first_line() -> None:
+def test_what_cannot_be_read_is_reported_by_its_first_line() -> None:
     assert str(failure_of("it broke\nbadly")) == "it broke"
     assert "no reason" in str(failure_of(""))
 

@@ -117,19 +117,19 @@ def test_a_batch_reads_on_where_the_last_one_ended() -> None:
     assert ranges_between(start, end) == [QueueRange(QUEUE, 5, 9)]
 
 
-def test_a_first_batch_that_is_repeated_begins_where_it_began_whatever_is_latest_now() -> None:
+def test_a_first_batch_that_is_repeated_starts_where_it_started_whatever_is_latest_now() -> None:
     asked_again = StreamOffset({QUEUE: 50}, {QUEUE: 50})
     assert ranges_between(asked_again, StreamOffset({QUEUE: 9}, {QUEUE: 5})) == [
         QueueRange(QUEUE, 5, 9)
     ]
 
 
-def test_a_new_queue_begins_at_its_first_message() -> None:
+def test_a_new_queue_starts_at_its_first_message() -> None:
     start, end = StreamOffset({QUEUE: 5}), StreamOffset({QUEUE: 5, OTHER: 8}, {OTHER: 2})
     assert ranges_between(start, end) == [QueueRange(OTHER, 2, 8)]
 
 
-def test_a_queue_that_was_made_again_is_read_from_its_beginning() -> None:
+def test_a_queue_that_was_created_again_is_read_from_its_start() -> None:
     start, end = StreamOffset({QUEUE: 500}), StreamOffset({QUEUE: 7}, {QUEUE: 0})
     assert ranges_between(start, end) == [QueueRange(QUEUE, 0, 7)]
 

@@ -77,7 +77,7 @@ def test_a_queue_that_is_not_there_is_named(orders: Selection) -> None:
         pinned(replace(orders, ends={FIRST._replace(queue_id=7): 3}))
 
 
-def test_a_topic_that_is_not_there_is_told(orders: Selection) -> None:
+def test_a_topic_that_is_not_there_is_reported(orders: Selection) -> None:
     with pytest.raises(ClientError, match="nobodys"):
         pinned(replace(orders, source={**orders.source, "topic": "nobodys"}))
 
@@ -93,7 +93,7 @@ def test_a_topic_that_a_lake_does_not_have_is_named(lake: Path) -> None:
         pinned(Selection(source={"topic": "bills"}, lake=lake))
 
 
-def test_a_directory_that_is_no_lake_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_lake_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadLake, match="no lake in"):
         pinned(Selection(source={}, lake=tmp_path))
 
@@ -134,7 +134,7 @@ def test_tags_are_read_as_consumers_write_them() -> None:
         tags_in("||")
 
 
-def test_tags_that_are_none_are_told_before_anything_is_read(lake: Path) -> None:
+def test_tags_that_are_none_are_reported_before_anything_is_read(lake: Path) -> None:
     with pytest.raises(BadOption, match="tagExpression"):
         pinned(Selection(source={}, lake=lake, tags="||"))
 

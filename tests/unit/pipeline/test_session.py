@@ -47,9 +47,7 @@ def test_python_processes_of_this_machine_import_pyspark_from_where_it_is_instal
     assert printed == "/jars/core.jar:/my code ['a b']\n"
 
 
-def test_other_machines_are_told_the_plain_python(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_other_machines_get_the_python_itself(tmp_path: Path, environment: dict[str, str]) -> None:
     _choose_python(tmp_path, "spark://host:7077", None)
     assert environment["PYSPARK_PYTHON"] == sys.executable
 
@@ -72,7 +70,7 @@ def test_executors_unpack_an_archive_and_import_from_it(tmp_path: Path) -> None:
     assert _archive_conf(None) == {}
 
 
-def test_an_archive_that_is_not_there_is_told_before_spark_starts(tmp_path: Path) -> None:
+def test_an_archive_that_is_not_there_is_reported_before_spark_starts(tmp_path: Path) -> None:
     archive = tmp_path / "site.zip"
     with (
         pytest.raises(NoSession, match="roquet spark package"),
@@ -121,7 +119,7 @@ def test_what_is_given_counts_for_more_than_what_is_usual(tmp_path: Path) -> Non
     assert settings_of("local[1]", tmp_path, {key: "another"})[key] == "another"
 
 
-def test_only_a_session_on_this_machine_talks_to_nobody_else(tmp_path: Path) -> None:
+def test_only_a_session_on_this_machine_talks_to_no_other_machine(tmp_path: Path) -> None:
     assert settings_of("local[1]", tmp_path, {})["spark.driver.host"] == "127.0.0.1"
     assert "spark.driver.host" not in settings_of("spark://elsewhere:7077", tmp_path, {})
 

@@ -103,11 +103,11 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
     for field in schema.fields:
         _check_column(field.name, field.dataType, options.delivery_mode)
         if names.count(field.name) > 1:
-            raise BadSchema(f"there are two columns {field.name!r}")
+            raise BadSchema(f"duplicate column {field.name!r}")
     if "body" not in names:
-        raise BadSchema("there is no column 'body', which holds the content of messages")
+        raise BadSchema("no column 'body', which holds the content of messages")
     if "topic" not in names and options.topic is None:
-        raise BadSchema("there is neither a column 'topic' nor the option 'topic'")
+        raise BadSchema("neither a column 'topic' nor the option 'topic'")
     if {"delay", "delayLevel"} <= set(names):
         raise BadSchema("give the column 'delay' or the column 'delayLevel', not both")
 

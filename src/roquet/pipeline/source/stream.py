@@ -203,8 +203,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = state.max_offset
             if self._target is not None:
                 end = min(end, self._target.get(queue, 0))
-            begin = starts.get(queue, finished.positions.get(queue, 0))
-            backlog[queue] = max(0, end - begin)
+            start = starts.get(queue, finished.positions.get(queue, 0))
+            backlog[queue] = max(0, end - start)
         return backlog
 
     def _admitted(self, backlog: Mapping[QueueRef, int], limit: ReadLimit) -> dict[QueueRef, int]:

@@ -64,8 +64,8 @@ def splits_of(options: StoreOptions) -> list[StoreSplit]:
     snapshot = _in_time(options, snapshot)
     bounds = _bounds(options, snapshot)
     return [
-        StoreSplit(snapshot.range(begin, end), tuple(topics), bounds)
-        for begin, end in snapshot.splits(_split_size(options, snapshot))
+        StoreSplit(snapshot.range(start, end), tuple(topics), bounds)
+        for start, end in snapshot.splits(_split_size(options, snapshot))
     ]
 
 
@@ -119,7 +119,7 @@ def _shown(topics: set[str]) -> str:
 
 
 def _check_broken_queues(options: StoreOptions, snapshot: StoreSnapshot) -> None:
-    """Raises DamagedStore for queues whose messages cannot be told from deleted ones."""
+    """Raises DamagedStore for queues whose messages look like deleted ones."""
     if _is_all(options):
         return
     broken = [f"queue {queue_id} of topic {topic!r}" for topic, queue_id in snapshot.broken_queues]

@@ -74,7 +74,7 @@ def test_keys_and_authorities_are_found_in_the_file_of_operators_commands(
     assert options()["accessKey"] == "others"
 
 
-def test_what_jobs_cannot_do_of_that_file_is_told(config_path: Path) -> None:
+def test_what_jobs_cannot_do_of_that_file_is_reported(config_path: Path) -> None:
     config_path.write_text("[tls]\ncheck_host = false\n")
     with pytest.raises(BadOption, match="ca_file"):
         options()
@@ -200,7 +200,7 @@ def test_lag_is_asked_for_encrypted(encrypted: Encrypted) -> None:
 
 
 @pytest.mark.slow
-def test_who_does_not_encrypt_gets_one_line(encrypted: Encrypted) -> None:
+def test_a_plaintext_client_gets_one_line(encrypted: Encrypted) -> None:
     finished = roquet("spark", "lag", "-n", encrypted.name_server, "--group", "billing")
     assert finished.exit_code == 1
     assert finished.stderr.count("\n") == 1

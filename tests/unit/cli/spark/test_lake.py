@@ -22,7 +22,7 @@ def ingest(directory: Path, *more: str, name_server: str = "localhost:9876") -> 
     return roquet("spark", "ingest", *needed, *places, *more)
 
 
-def test_what_is_needed_is_said(tmp_path: Path) -> None:
+def test_what_is_needed_is_reported(tmp_path: Path) -> None:
     finished = roquet("spark", "ingest", "--lake", tmp_path)
     assert finished.exit_code == 2
     assert "--checkpoint" in finished.stderr
@@ -34,7 +34,7 @@ def test_an_interval_and_an_end_contradict_each_other(tmp_path: Path) -> None:
     assert "contradicts" in finished.stderr
 
 
-def test_a_bad_option_is_told_in_one_line_before_spark_starts(tmp_path: Path) -> None:
+def test_a_bad_option_is_reported_in_one_line_before_spark_starts(tmp_path: Path) -> None:
     finished = ingest(tmp_path, "--starting-offsets", "soon")
     assert finished.exit_code == 1
     assert finished.stderr.count("\n") == 1
@@ -42,14 +42,14 @@ def test_a_bad_option_is_told_in_one_line_before_spark_starts(tmp_path: Path) ->
     assert not (tmp_path / "lake").exists()
 
 
-def test_a_name_server_that_is_not_there_is_told_before_spark_starts(tmp_path: Path) -> None:
+def test_a_name_server_that_is_not_there_is_reported_before_spark_starts(tmp_path: Path) -> None:
     finished = ingest(tmp_path, name_server=f"127.0.0.1:{free_port()}")
     assert finished.exit_code == 1
     assert finished.stderr.count("\n") == 1
     assert not (tmp_path / "lake").exists()
 
 
-def test_a_topic_that_is_not_there_is_told_before_spark_starts(tmp_path: Path) -> None:
+def test_a_topic_that_is_not_there_is_reported_before_spark_starts(tmp_path: Path) -> None:
     with BlockingCluster() as cluster:
         finished = ingest(tmp_path, name_server=cluster.name_server)
     assert finished.exit_code == 1
@@ -57,7 +57,7 @@ def test_a_topic_that_is_not_there_is_told_before_spark_starts(tmp_path: Path) -
     assert "orders" in finished.stderr
 
 
-def test_a_machine_without_java_is_told_what_to_do(
+def test_a_machine_without_java_is_an_error_with_its_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -71,7 +71,7 @@ def test_a_machine_without_java_is_told_what_to_do(
     )
 
 
-def test_a_python_without_spark_is_told_what_to_install(
+def test_a_python_without_spark_is_an_error_that_names_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("roquet.cli.spark.running.find_spec", lambda _: None)
@@ -103,25 +103,25 @@ def failed(finished: Finished) -> str:
     return finished.stderr
 
 
-def test_a_directory_that_is_no_store_is_told_before_spark_starts(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_store_is_reported_before_spark_starts(tmp_path: Path) -> None:
     assert "store" in failed(backfill(tmp_path, "--broker-name", "a"))
     assert not (tmp_path / "lake").exists()
 
 
-def test_a_topic_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+def test_a_topic_that_is_not_there_is_reported_with_those_that_are(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as store:
         store.append(draft(b"x", topic="TopicB"))
     assert "topics: TopicB" in failed(backfill(tmp_path, "--broker-name", "a"))
 
 
-def test_the_name_of_the_broker_is_asked_for_where_nobody_knows_it(tmp_path: Path) -> None:
+def test_the_name_of_the_broker_is_asked_for_if_it_is_unknown(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as store:
         store.append(draft(b"x", topic="TopicA"))
     assert "give --broker-name" in failed(backfill(tmp_path))
     assert not (tmp_path / "lake").exists()
 
 
-def test_columns_that_cannot_be_are_told_before_spark_starts(tmp_path: Path) -> None:
+def test_columns_that_cannot_be_are_reported_before_spark_starts(tmp_path: Path) -> None:
     assert "type 'text'" in failed(backfill(tmp_path, "--json-schema", "name text"))
 
 
@@ -148,7 +148,7 @@ def test_what_was_added_is_summed_up_and_nothing_is_added_twice(
     assert len(found_by_arrow(tmp_path / "lake")) == 9
 
 
-def test_a_directory_that_is_no_lake_is_told_before_spark_starts(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_lake_is_reported_before_spark_starts(tmp_path: Path) -> None:
     finished = roquet("spark", "compact", "--lake", tmp_path)
     assert finished.exit_code == 1
     assert finished.stderr.count("\n") == 1

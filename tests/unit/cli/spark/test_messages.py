@@ -31,7 +31,7 @@ def test_a_directory_that_is_no_lake_is_one_line(tmp_path: Path) -> None:
     assert finished.stderr == f"roquet spark export: no lake in {tmp_path}\n"
 
 
-def test_a_column_that_messages_do_not_have_is_told_before_anybody_is_asked(
+def test_a_column_that_messages_do_not_have_is_reported_before_any_request(
     tmp_path: Path,
 ) -> None:
     words = ("-n", "localhost:9876", "--topic", "orders", "--columns", "body,tag")
@@ -41,7 +41,7 @@ def test_a_column_that_messages_do_not_have_is_told_before_anybody_is_asked(
     assert "messages have no column 'tag', only topic, " in finished.stderr
 
 
-def test_a_time_that_is_none_is_told_at_once(tmp_path: Path) -> None:
+def test_a_time_that_is_none_is_reported_at_once(tmp_path: Path) -> None:
     words = ("--lake", tmp_path, "--start", "yesterday")
     finished = roquet("spark", "export", *words, "--to", tmp_path / "files")
     assert finished.exit_code == 2

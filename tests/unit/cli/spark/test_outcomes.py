@@ -7,7 +7,7 @@ import pytest
 from tests.support.command_line import roquet
 
 
-def test_nothing_to_compare_with_is_told(tmp_path: Path) -> None:
+def test_nothing_to_compare_with_is_reported(tmp_path: Path) -> None:
     finished = roquet("spark", "audit", "--sent", tmp_path)
     assert finished.exit_code == 1
     assert "nothing to compare with" in finished.stderr

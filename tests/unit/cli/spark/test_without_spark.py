@@ -65,7 +65,7 @@ def test_a_cluster_that_is_not_there_is_one_line() -> None:
     assert finished.stderr.count("\n") == 1
 
 
-def test_an_archive_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_archive_that_cannot_be_written_is_reported_in_one_line(tmp_path: Path) -> None:
     finished = roquet("spark", "package", tmp_path / "site.tar")
     assert finished.exit_code == 1
     assert finished.stderr.splitlines()[-1].endswith("must end in .zip: Spark unpacks by the name")

@@ -79,7 +79,7 @@ def test_a_queue_that_went_back_does_not_hide_others() -> None:
     assert lag(StreamOffset({FIRST: 9, SECOND: 1}), StreamOffset({FIRST: 2, SECOND: 5})) == 4
 
 
-def test_what_is_not_told_is_not_known() -> None:
+def test_what_is_not_reported_is_unknown() -> None:
     assert lag(StreamOffset({FIRST: 7}), None) is None
     assert lag(None, StreamOffset({FIRST: 7})) is None
     assert reported_lag({"sources": []}) is None

@@ -90,7 +90,7 @@ def test_it_says_what_is_in_it(made: Package) -> None:
         ("site.zip", ("pandas",), "pandas; the archive has lz4, msgspec"),
     ],
 )
-def test_what_cannot_be_is_said(
+def test_what_cannot_be_is_reported(
     tmp_path: Path, name: str, without: tuple[str, ...], says: str
 ) -> None:
     with pytest.raises(CannotPackage, match=says):

@@ -152,7 +152,7 @@ def test_a_reader_never_sees_a_message_twice_or_too_few_while_files_are_compacte
 
 
 @pytest.mark.slow
-def test_who_joins_may_be_killed_at_any_moment(
+def test_compaction_may_be_killed_at_any_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A kill is no power cut, and most of the time would be spent waiting for the disk.

@@ -47,7 +47,7 @@ def test_each_entry_is_a_transaction_with_its_number(lake: Lake) -> None:
 
 
 @pytest.mark.slow
-def test_who_publishes_may_be_killed_at_any_moment(tmp_path: Path) -> None:
+def test_a_publisher_may_be_killed_at_any_moment(tmp_path: Path) -> None:
     rows = message_batch(0, range(3))
     sent = Counter((0, offset) for offset in range(3))
     for step in count(1):

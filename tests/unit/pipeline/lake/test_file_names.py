@@ -15,7 +15,7 @@ def test_a_name_says_queue_and_offsets_and_its_directory_when_it_was_stored() ->
     )
 
 
-def test_the_second_life_of_a_topic_has_names_of_its_own() -> None:
+def test_the_second_incarnation_of_a_topic_has_names_of_its_own() -> None:
     assert published_path(wanted(0, 100, generation=2), 0, 60, HOUR).endswith("-0-0-60-g2.parquet")
 
 

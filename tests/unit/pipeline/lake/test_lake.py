@@ -52,7 +52,7 @@ def test_a_crash_between_the_entry_and_its_renames_is_made_good(tmp_path: Path) 
         assert not left_behind.exists()
 
 
-def test_a_file_that_the_last_entry_lists_and_nobody_has_is_reported(tmp_path: Path) -> None:
+def test_a_file_that_the_last_entry_lists_and_that_is_missing_is_reported(tmp_path: Path) -> None:
     with Lake.open(tmp_path, SETTINGS) as lake:
         piece = staged(lake, 0, 10)
         lake.publish([piece])
@@ -70,7 +70,7 @@ def test_a_second_writer_is_refused_while_the_first_one_lives(tmp_path: Path) ->
     Lake.open(tmp_path, SETTINGS).close()
 
 
-def test_of_two_who_write_the_same_entry_one_fails_and_adds_nothing(tmp_path: Path) -> None:
+def test_of_two_writers_of_the_same_entry_one_fails_and_adds_nothing(tmp_path: Path) -> None:
     with Lake.open(tmp_path, SETTINGS) as first:
         # Where locks do not reach, on another machine.
         (tmp_path / "_roquet/writer.lock").unlink()

@@ -51,7 +51,7 @@ def test_where_no_message_passed_the_filter_there_is_a_piece_and_no_file(tmp_pat
     assert not list(tmp_path.iterdir())
 
 
-def test_a_task_that_fails_leaves_no_file_of_its_own_behind(tmp_path: Path) -> None:
+def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield batch([0], [0])
         raise ConnectionError

@@ -38,7 +38,7 @@ def test_a_queue_that_the_lake_does_not_know_is_wanted_whole() -> None:
     assert [each.range for each in missing.wanted] == [QueueRange(other, 0, 10)]
 
 
-def test_a_queue_made_again_is_wanted_from_its_first_message_as_another_generation() -> None:
+def test_a_queue_created_again_is_wanted_from_its_first_message_as_another_generation() -> None:
     state = replayed([piece(0, 10, incarnation=QueueIncarnation(0, 1000))])
     missing = state.missing([QueueRange(QUEUE, 0, 4)], {QUEUE: QueueIncarnation(0, 2000)})
     assert missing.recreated == [QUEUE]
@@ -121,7 +121,7 @@ def test_pieces_that_overlap_each_other_are_not_new() -> None:
         state.check_new([piece(0, 10), piece(9, 20)])
 
 
-def test_a_queue_ends_behind_the_last_offset_of_any_of_its_lives() -> None:
+def test_a_queue_ends_after_the_last_offset_of_any_of_its_incarnations() -> None:
     state = replayed([piece(0, 10)], [piece(20, 30)], [piece(0, 4, generation=1)])
     assert state.queue_ends() == {QUEUE: 30}
     assert LakeState().queue_ends() == {}

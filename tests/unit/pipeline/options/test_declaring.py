@@ -71,7 +71,7 @@ def test_a_refusal_survives_the_way_between_processes() -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-def test_what_is_secret_is_not_told() -> None:
+def test_secrets_are_not_printed() -> None:
     given = {"nameServer": "a:1", "accessKey": "me", "secretKey": "mine", "securityToken": "lent"}
     told = repr(read_options(ClusterOptions, given))
     assert "'me'" in told

@@ -28,7 +28,7 @@ def test_offsets_are_a_word_or_a_table() -> None:
     assert table == QueueOffsets({QueueRef("orders", "b", 1): 5})
 
 
-def test_a_group_is_committed_unless_it_is_said_otherwise() -> None:
+def test_a_group_is_committed_unless_it_is_disabled() -> None:
     assert read(groupId="g").commits_offsets
     assert not read(groupId="g", commitOffsets="false").commits_offsets
 

@@ -79,7 +79,7 @@ def test_what_cannot_be_written_is_named(
         check({"topic": TEXT, "body": TEXT} | columns, **given)
 
 
-def test_a_topic_and_a_body_have_to_be_said() -> None:
+def test_a_topic_and_a_body_are_required() -> None:
     check({"body": TEXT}, topic="orders")
     with pytest.raises(BadSchema, match="neither a column 'topic' nor the option"):
         check({"body": TEXT})

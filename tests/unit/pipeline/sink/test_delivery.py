@@ -128,7 +128,7 @@ async def test_a_limit_holds_for_what_is_sent_and_not_for_what_is_there(
     assert sorted(int(each.body) for each in found) == [*range(111)]
 
 
-async def test_without_a_limit_nobody_waits() -> None:
+async def test_nothing_waits_without_a_limit() -> None:
     rate_limit = RateLimit(None)
     async with asyncio.timeout(10):
         await asyncio.gather(*(rate_limit.admit(10**9) for _ in range(100)))

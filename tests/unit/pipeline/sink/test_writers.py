@@ -424,7 +424,7 @@ def driver_died(log_directory: str) -> None:
 
 
 @pytest.mark.slow
-def test_brokers_are_not_told_again_what_a_driver_tells_them_or_has_told_them(
+def test_checks_are_not_answered_while_a_driver_ends_the_message_or_has_ended_it(
     cluster: BlockingCluster,
     topic: str,
     log_directory: str,
@@ -449,7 +449,7 @@ def test_brokers_are_not_told_again_what_a_driver_tells_them_or_has_told_them(
     ask_until(cluster, lambda: len(stored(cluster, topic)) == 9)
 
 
-def test_what_can_be_read_is_known_and_what_nobody_can_tell_may_be(
+def test_what_can_be_read_is_known_and_the_unknown_may_be_readable(
     cluster: BlockingCluster, topic: str, transactional: WriteOptions
 ) -> None:
     report = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 1)]))

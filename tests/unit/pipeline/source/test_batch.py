@@ -57,7 +57,7 @@ def test_a_broker_that_allows_no_expressions_says_so() -> None:
             bodies(batch(cluster, topic, sqlExpression="price > 3"))
 
 
-def test_a_topic_that_nobody_has_is_told_at_once(cluster: BlockingCluster) -> None:
+def test_a_topic_without_a_broker_is_reported_at_once(cluster: BlockingCluster) -> None:
     with pytest.raises(TopicNotFound):
         batch(cluster, "misspelt").partitions()
 

@@ -81,7 +81,7 @@ def found_in(lake: Lake) -> Counter[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_batches_that_are_killed_repeated_and_planned_anew_add_each_message_once(
+def test_batches_that_are_killed_repeated_and_planned_again_add_each_message_once(
     cluster: BlockingCluster, lake: Lake, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -126,7 +126,7 @@ def test_what_a_filter_leaves_out_is_not_asked_for_again(
     assert stage(reader, start, end) == []
 
 
-def test_a_topic_made_again_is_refused_or_taken_in_beside_the_old_one(
+def test_a_topic_created_again_is_refused_or_taken_in_beside_the_old_one(
     cluster: BlockingCluster, lake: Lake
 ) -> None:
     topic = cluster.new_topic("orders", queues=1)

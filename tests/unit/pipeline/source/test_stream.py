@@ -85,7 +85,7 @@ def test_the_initial_offset_stays_the_same_however_often_it_is_asked(
     assert reader.initialOffset() == first
 
 
-def test_a_first_batch_that_is_planned_again_after_a_restart_begins_where_it_began(
+def test_a_first_batch_that_is_planned_again_after_a_restart_starts_where_it_started(
     cluster: BlockingCluster, producer: Producer, topic: str
 ) -> None:
     send(producer, topic, 1)
@@ -140,7 +140,7 @@ def test_rows_are_arrow_batches_of_exactly_the_types_that_spark_expects(
     assert batch.schema.types == expected.types
 
 
-def test_replies_of_small_pulls_are_joined_before_they_are_decoded(
+def test_replies_of_small_pulls_are_combined_before_they_are_decoded(
     cluster: BlockingCluster, producer: Producer, topic: str
 ) -> None:
     queue = QueueRef(topic, "broker-a", 0)
@@ -211,7 +211,7 @@ def signed_stream(cluster: BlockingCluster, signer: Signer) -> StreamReader:
     return stream(cluster, TOPIC, startingOffsets="earliest", **keys)
 
 
-def test_who_may_not_read_is_told_at_once_and_also_in_the_middle(tmp_path: Path) -> None:
+def test_a_refused_reader_fails_at_once_and_also_in_the_middle(tmp_path: Path) -> None:
     """Such a broker is not away: it would be waited for in vain, and without a word."""
     access = {"aclEnable": "true", "aclFile": str(accounts_file(tmp_path))}
     with BlockingCluster(settings=access) as cluster:
@@ -228,7 +228,7 @@ def test_who_may_not_read_is_told_at_once_and_also_in_the_middle(tmp_path: Path)
             again.latestOffset(finished, ALL)
 
 
-def test_a_topic_that_nobody_has_is_not_waited_for(cluster: BlockingCluster) -> None:
+def test_a_topic_without_a_broker_is_not_waited_for(cluster: BlockingCluster) -> None:
     with pytest.raises(TopicNotFound):
         stream(cluster, "misspelt").initialOffset()
     # Spark calls this one first, if it does.
@@ -270,7 +270,7 @@ def test_what_is_available_now_does_not_grow(
     assert latest(reader, end) == end
 
 
-def test_progress_shows_how_far_a_query_is_behind(
+def test_progress_shows_the_lag_of_a_query(
     cluster: BlockingCluster, producer: Producer, topic: str
 ) -> None:
     reader = stream(cluster, topic, startingOffsets="earliest")

@@ -177,7 +177,7 @@ def test_of_many_damages_some_are_spelled_out(tmp_path: Path, store: MessageStor
     assert len(caught.value.damages) == 20
 
 
-def test_damage_is_skipped_and_told_if_wanted(
+def test_damage_is_skipped_and_reported_if_wanted(
     tmp_path: Path, store: MessageStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     places = [store.append(draft(b"%d" % number)).physical_offset for number in range(50)]
@@ -228,7 +228,7 @@ def test_a_queue_that_ends_too_early_is_read_from_the_log(
     assert "not read: none" in caplog.text
 
 
-def test_a_file_that_expired_meanwhile_is_told(tmp_path: Path) -> None:
+def test_a_file_that_expired_meanwhile_is_reported(tmp_path: Path) -> None:
     with opened(tmp_path) as small:
         for number in range(100):
             small.append(draft(b"%d" % number))

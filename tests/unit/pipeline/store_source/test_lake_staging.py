@@ -134,7 +134,7 @@ def test_what_is_damaged_fails_or_is_left_for_later(lake: Lake, root: Path) -> N
     assert found_by_arrow(lake.path) == all_offsets()
 
 
-def test_a_store_of_before_a_topic_was_made_again_is_noticed() -> None:
+def test_a_store_of_before_a_topic_was_created_again_is_noticed() -> None:
     queue = QueueRef(TOPIC, "broker-a", 0)
     old = StoredQueue(QueueRange(queue, 0, 9), QueueIncarnation(0, 1000))
     assert replaced_since([old], {queue: QueueIncarnation(0, 2000)})

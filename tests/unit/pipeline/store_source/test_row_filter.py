@@ -71,7 +71,7 @@ def test_what_asks_for_nothing_needs_nothing() -> None:
         (2**63 - 1, None, []),
     ],
 )
-def test_a_span_begins_with_its_begin_and_ends_before_its_end(
+def test_a_span_starts_with_its_start_and_ends_before_its_end(
     begin_ms: int | None, end_ms: int | None, kept: list[int]
 ) -> None:
     times = pa.array([1000, 2000, None, 3000], pa.int64()).view(TIMESTAMP)
