@@ -208,7 +208,7 @@ def test_sql_alone_is_enough(
     ("options", "says"),
     [
         ({"topik": "x"}, "option 'topik': unknown option; did you mean 'topic'"),
-        ({"startingOffsets": "soon"}, "option 'startingOffsets': 'soon' is not earliest"),
+        ({"startingOffsets": "soon"}, "option 'startingOffsets': 'soon': expected earliest"),
         ({"tagExpression": "a", "sqlExpression": "b = 1"}, "give either this or 'sqlExpression'"),
     ],
 )

@@ -158,7 +158,7 @@ def test_sql_alone_finds_the_format_without_registering_it(
     ("options", "text"),
     [
         ({"topic": "Other"}, "Other has no messages in .*; topics: TopicA"),
-        ({"topic": "TopicA", "splitsize": "many"}, "option 'splitSize': 'many' is not"),
+        ({"topic": "TopicA", "splitsize": "many"}, "option 'splitSize': 'many': expected"),
         ({"topic": "TopicA", "splitSise": "1"}, "did you mean 'splitSize'"),
         ({"topic": "TopicA", "path": "/nowhere"}, "no commitlog in this directory"),
     ],

@@ -28,7 +28,7 @@ from roquet.pipeline.lake.file_names import quarantine_of
 from roquet.pipeline.lake.metadata import LakeSettings, PublishLog, read_settings
 from roquet.pipeline.lake.state import LakeState
 from roquet.pipeline.options.declaring import read_options
-from roquet.pipeline.options.kinds import json_object, moment_ms
+from roquet.pipeline.options.kinds import TIME_MS, json_object
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.options.selection import TopicOptions
 from roquet.pipeline.queue_offsets import flat_table, queue_key, read_nested_table
@@ -151,7 +151,7 @@ def read_ends(text: str) -> dict[QueueRef, int]:
     try:
         return read_nested_table(json_object(text), 0)
     except ValueError as error:
-        raise BadOption("endingOffsets", f"{text!r} is not {error}") from None
+        raise BadOption("endingOffsets", f"{text!r}: expected {error}") from None
 
 
 def _topic_ends(selection: Selection) -> dict[QueueRef, int]:
@@ -259,9 +259,9 @@ def topic_of(path: str) -> str:
 
 def _moment(name: str, text: str | None) -> int | None:
     try:
-        moment: int | None = None if text is None else moment_ms.read(text)
-    except ValueError as error:
-        raise BadOption(name, f"{text!r} is not {error}") from None
+        moment: int | None = None if text is None else TIME_MS.parse(text)
+    except ValueError:
+        raise BadOption(name, f"{text!r}: expected {TIME_MS.expected}") from None
     return moment
 
 

@@ -20,9 +20,9 @@ from roquet.cli.operating.access import (
 from roquet.cli.operating.config_file import ConfigFile, TlsTable, config_path, read_config_file
 from roquet.client.cluster.name_servers import ENVIRONMENT_NAME
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.options import kinds
-from roquet.pipeline.options.declaring import Kind
+from roquet.pipeline.options.kinds import DURATION, SIZE, TIME_MS
 from roquet.reporting import MISUSED, Reporter
+from roquet.settings.options import OptionKind
 
 if TYPE_CHECKING:
     from roquet.pipeline.selection import Selection
@@ -66,18 +66,18 @@ def define_json(parser: ArgumentParser) -> None:
 
 def size(text: str) -> int:
     """In bytes. Raises ArgumentTypeError."""
-    return int(_read(kinds.size, text))
+    return int(_parse(SIZE, text))
 
 
 def time_span(text: str) -> timedelta:
     """Raises ArgumentTypeError."""
-    span: timedelta = _read(kinds.duration, text)
+    span: timedelta = _parse(DURATION, text)
     return span
 
 
 def moment(text: str) -> str:
     """The same text, checked to be a time. Raises ArgumentTypeError."""
-    _read(kinds.moment_ms, text)
+    _parse(TIME_MS, text)
     return text
 
 
@@ -88,11 +88,11 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _read(kind: Kind, text: str) -> Any:
+def _parse(kind: OptionKind, text: str) -> Any:
     try:
-        return kind.read(text)
-    except ValueError as error:
-        raise ArgumentTypeError(f"{text!r} is not {error}") from None
+        return kind.parse(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r}: expected {kind.expected}") from None
 
 
 def options_of(**values: object) -> dict[str, str]:

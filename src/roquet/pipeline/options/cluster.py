@@ -5,41 +5,40 @@ from datetime import timedelta
 
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.declaring import option
-from roquet.pipeline.options.kinds import duration, flag, text
+from roquet.pipeline.options.kinds import DURATION, SECRET
+from roquet.settings.options import STRICT_BOOLEAN, TEXT
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
     name_server: str = option(
-        "nameServer", text, "`host:port` of a name server, several are separated by semicolons"
+        "nameServer", TEXT, "`host:port` of a name server, several are separated by semicolons"
     )
     namespace: str | None = option(
-        "namespace", text, "prefix of the names of topics and groups", None
+        "namespace", TEXT, "prefix of the names of topics and groups", None
     )
-    access_key: str | None = option("accessKey", text, "access key that signs requests", None)
-    secret_key: str | None = option(
-        "secretKey", text, "secret key that signs requests", None, is_secret=True
-    )
+    access_key: str | None = option("accessKey", TEXT, "access key that signs requests", None)
+    secret_key: str | None = option("secretKey", SECRET, "secret key that signs requests", None)
     security_token: str | None = option(
-        "securityToken", text, "security token of temporary keys", None, is_secret=True
+        "securityToken", SECRET, "security token of temporary keys", None
     )
-    tls: bool = option("tls", flag, "connect with TLS", default=False)
+    tls: bool = option("tls", STRICT_BOOLEAN, "connect with TLS", default=False)
     tls_ca_file: str | None = option(
         "tlsCaFile",
-        text,
+        TEXT,
         "CA certificates to verify servers with; default: the system's",
         None,
     )
     request_timeout: timedelta = option(
         "requestTimeout",
-        duration,
+        DURATION,
         "timeout of one request to a server",
         timedelta(seconds=5),
         shown="5s",
     )
     retry_timeout: timedelta = option(
         "retryTimeout",
-        duration,
+        DURATION,
         "how long requests to an unreachable broker are retried before the query fails",
         timedelta(minutes=1),
         shown="1m",

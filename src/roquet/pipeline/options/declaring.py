@@ -2,19 +2,20 @@
 
 The options of a format are the fields of a frozen dataclass:
 
-    name_server: str = option("nameServer", text, "`host:port` of a name server; ...")
+    name_server: str = option("nameServer", TEXT, "`host:port` of a name server; ...")
 
-Spark compares the names of options without regard to case, and so do we.
+`roquet.settings.options` has what an option and its kind are; here are those that Spark needs
+besides: names without regard to case, groups that formats share, and a manual.
 """
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from roquet.pipeline.errors import BadOption, UnknownOption
+from roquet.settings.options import ConfigError, Option, OptionKind
 
-T = TypeVar("T")
 O = TypeVar("O")  # noqa: E741  A class of options.
 
 _OPTION: Final = "option"
@@ -23,41 +24,16 @@ _GROUP: Final = "group"
 _ENGINE_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})
 
 
-class Kind(NamedTuple):
-    """The type of an option: how a value is parsed, and its name in the manual.
-
-    `read` raises ValueError with what is expected.
-    """
-
-    name: str
-    read: Callable[[str], Any]
-
-
-class Option(NamedTuple):
-    name: str
-    kind: Kind
-    meaning: str
-    default: str | None
-
-
 def option(
-    name: str,
-    kind: Kind,
-    meaning: str,
-    default: Any = MISSING,
-    shown: str = "",
-    *,
-    is_secret: bool = False,
+    name: str, kind: OptionKind, meaning: str, default: Any = MISSING, shown: str = ""
 ) -> Any:
     """A field of a class of options. `shown` is the default as the manual prints it.
 
     Secrets are excluded from `repr`, which ends up in logs and errors.
     """
-    printed = shown or (None if default in (MISSING, None) else str(default))
-    declared = Option(name, kind, meaning, printed)
-    if default is MISSING:
-        return field(metadata={_OPTION: declared}, repr=not is_secret)
-    return field(default=default, metadata={_OPTION: declared}, repr=not is_secret)
+    printed = shown or (None if default in (MISSING, None) else kind.format(default))
+    declared = Option(name, kind, meaning=meaning, default=printed)
+    return field(default=default, metadata={_OPTION: declared}, repr=not kind.is_secret)
 
 
 def group(kind: type[O]) -> O:
@@ -102,9 +78,9 @@ def _read_one(each: "Field[Any]", given: Mapping[str, str], values: dict[str, An
             raise BadOption(declared.name, f"required: {declared.meaning}")
         return
     try:
-        values[each.name] = declared.kind.read(text.strip())
-    except ValueError as error:
-        raise BadOption(declared.name, f"{text!r} is not {error}") from None
+        values[each.name] = declared.parse(text)
+    except ConfigError as error:
+        raise BadOption(declared.name, f"{error.text!r}: {error.reason}") from None
 
 
 def option_table(kind: type[Any]) -> str:
@@ -112,9 +88,15 @@ def option_table(kind: type[Any]) -> str:
     rows = ["| option | values | default | meaning |", "|---|---|---|---|"]
     for each in declared_options(kind):
         default = "" if each.default is None else _quoted(each.default)
-        rows.append(f"| `{each.name}` | {each.kind.name} | {default} | {each.meaning} |")
+        rows.append(
+            f"| `{each.name}` | {_escaped(each.kind.expected)} | {default} | {each.meaning} |"
+        )
     return "\n".join(rows) + "\n"
 
 
 def _quoted(default: str) -> str:
     return default if "`" in default else f"`{default}`"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -8,26 +8,17 @@ from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.options.declaring import group, option
-from roquet.pipeline.options.kinds import (
-    choice,
-    count,
-    duration,
-    flag,
-    moment_ms,
-    size,
-    sql,
-    tags,
-    text,
-)
+from roquet.pipeline.options.kinds import COUNT, DURATION, SIZE, SQL, TAGS, TIME_MS
 from roquet.pipeline.options.selection import (
+    POSITION,
+    QUEUE_LISTS,
+    TIMES,
     Position,
     QueueOffsets,
     TopicOptions,
-    position,
-    queue_lists,
-    times,
 )
 from roquet.protocol.record_columns import PropertiesForm
+from roquet.settings.options import STRICT_BOOLEAN, TEXT, one_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,102 +27,102 @@ class ReadOptions:
     topics: TopicOptions = group(TopicOptions)
     queues: frozenset[QueueRef] | None = option(
         "queues",
-        queue_lists,
+        QUEUE_LISTS,
         "only these queues of the topics; default: all, also later ones",
         None,
     )
     starting_offsets: Position | QueueOffsets | None = option(
         "startingOffsets",
-        position,
+        POSITION,
         "where to start; -2 in JSON is the earliest, -1 the latest; queues that are not named"
         " start at the earliest",
         None,
         shown="`earliest` in batch, `latest` for a stream",
     )
     ending_offsets: Position | QueueOffsets | None = option(
-        "endingOffsets", position, "where a batch ends", None, shown="`latest`"
+        "endingOffsets", POSITION, "where a batch ends", None, shown="`latest`"
     )
     starting_timestamp: int | None = option(
         "startingTimestamp",
-        moment_ms,
+        TIME_MS,
         "start at the first message stored at or after this time",
         None,
     )
     ending_timestamp: int | None = option(
         "endingTimestamp",
-        moment_ms,
+        TIME_MS,
         "end before the first message stored at or after this time",
         None,
     )
     starting_offsets_by_timestamp: Mapping[QueueRef, int] | None = option(
-        "startingOffsetsByTimestamp", times, "start time of each queue", None
+        "startingOffsetsByTimestamp", TIMES, "start time of each queue", None
     )
     ending_offsets_by_timestamp: Mapping[QueueRef, int] | None = option(
-        "endingOffsetsByTimestamp", times, "end time of each queue", None
+        "endingOffsetsByTimestamp", TIMES, "end time of each queue", None
     )
     tag_expression: str | None = option(
-        "tagExpression", tags, "only messages with these tags, `new || paid`", None
+        "tagExpression", TAGS, "only messages with these tags, `new || paid`", None
     )
     sql_expression: str | None = option(
         "sqlExpression",
-        sql,
+        SQL,
         "only messages whose properties match this SQL92 expression; the broker must allow it",
         None,
     )
     properties: PropertiesForm = option(
         "properties",
-        choice(PropertiesForm),
+        one_of(PropertiesForm, ignore_case=True),
         "the column `properties`: none, the text as stored, or a map (which costs most)",
         PropertiesForm.MAP,
     )
     group_id: str | None = option(
         "groupId",
-        text,
+        TEXT,
         "consumer group whose offsets the query commits, for `startingOffsets=group` and for"
         " tools that show lag",
         None,
     )
     group_id_prefix: str = option(
         "groupIdPrefix",
-        text,
+        TEXT,
         "the group of pulls if `groupId` is not set",
         "roquet-spark",
     )
     commit_offsets: bool | None = option(
         "commitOffsets",
-        flag,
+        STRICT_BOOLEAN,
         "whether a stream commits the offsets of `groupId`",
         None,
         shown="`true` with `groupId`",
     )
     max_offsets_per_trigger: int | None = option(
-        "maxOffsetsPerTrigger", count, "maximum number of messages of a micro-batch", None
+        "maxOffsetsPerTrigger", COUNT, "maximum number of messages of a micro-batch", None
     )
     min_offsets_per_trigger: int | None = option(
-        "minOffsetsPerTrigger", count, "a micro-batch waits for this many messages", None
+        "minOffsetsPerTrigger", COUNT, "a micro-batch waits for this many messages", None
     )
     max_bytes_per_trigger: int | None = option(
         "maxBytesPerTrigger",
-        size,
+        SIZE,
         "maximum number of bytes of a micro-batch, by the average size of messages",
         None,
     )
     max_trigger_delay: timedelta = option(
         "maxTriggerDelay",
-        duration,
+        DURATION,
         "how long `minOffsetsPerTrigger` may delay a micro-batch",
         timedelta(minutes=15),
         shown="15m",
     )
     min_partitions: int | None = option(
-        "minPartitions", count, "minimum number of tasks, if there are as many messages", None
+        "minPartitions", COUNT, "minimum number of tasks, if there are as many messages", None
     )
     max_records_per_partition: int | None = option(
-        "maxRecordsPerPartition", count, "maximum number of messages of one task", None
+        "maxRecordsPerPartition", COUNT, "maximum number of messages of one task", None
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
-        flag,
+        STRICT_BOOLEAN,
         "fail when messages that the query still needed are gone; else warn and continue",
         default=True,
     )
@@ -184,9 +175,9 @@ def _ways(side: str, options: ReadOptions) -> dict[str, object]:
 @dataclass(frozen=True, kw_only=True)
 class StagingOptions:
     reading: ReadOptions = group(ReadOptions)
-    lake: str = option("lake", text, "the directory of the lake")
-    run: str = option("run", text, "the directory for staged files of this writer")
-    file_rows_max: int = option("fileRowsMax", count, "no file crosses a multiple of it")
+    lake: str = option("lake", TEXT, "the directory of the lake")
+    run: str = option("run", TEXT, "the directory for staged files of this writer")
+    file_rows_max: int = option("fileRowsMax", COUNT, "no file crosses a multiple of it")
     json_schema: str | None = option(
-        "jsonSchema", text, "columns that bodies are decoded into", None
+        "jsonSchema", TEXT, "columns that bodies are decoded into", None
     )

@@ -8,18 +8,19 @@ from typing import Final, NamedTuple
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.options.declaring import Kind, option
-from roquet.pipeline.options.kinds import json_object, names, pattern, text
+from roquet.pipeline.options.declaring import option
+from roquet.pipeline.options.kinds import NAMES, PATTERN, json_object
 from roquet.pipeline.queue_offsets import EARLIEST_OFFSET, read_nested_table, read_queue_lists
+from roquet.settings.options import TEXT, OptionKind
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopicOptions:
-    topic: str | None = option("topic", text, "the topic", None)
-    topics: tuple[str, ...] | None = option("topics", names, "several topics", None)
+    topic: str | None = option("topic", TEXT, "the topic", None)
+    topics: tuple[str, ...] | None = option("topics", NAMES, "several topics", None)
     topic_pattern: str | None = option(
         "topicPattern",
-        pattern,
+        PATTERN,
         "all topics whose full name matches; new ones are found later",
         None,
     )
@@ -61,9 +62,7 @@ def _position_or_offsets(value: str) -> Position | QueueOffsets:
     try:
         return Position(value.lower())
     except ValueError:
-        raise ValueError(
-            'earliest, latest, group, or JSON such as {"topic": {"broker": {"0": 23}}}'
-        ) from None
+        raise ValueError from None
 
 
 def _times(value: str) -> dict[QueueRef, int]:
@@ -74,6 +73,11 @@ def _queue_lists(value: str) -> frozenset[QueueRef]:
     return read_queue_lists(json_object(value))
 
 
-queue_lists: Final = Kind('`{"topic": {"broker": [0, 1]}}`', _queue_lists)
-position: Final = Kind("`earliest` \\| `latest` \\| `group` \\| JSON", _position_or_offsets)
-times: Final = Kind("JSON, ms since 1970", _times)
+QUEUE_LISTS: Final = OptionKind('JSON such as `{"topic": {"broker": [0, 1]}}`', _queue_lists)
+POSITION: Final = OptionKind(
+    'earliest, latest, group, or JSON such as `{"topic": {"broker": {"0": 23}}}`',
+    _position_or_offsets,
+)
+TIMES: Final = OptionKind(
+    'JSON of ms since 1970, such as `{"topic": {"broker": {"0": 1700000000000}}}`', _times
+)

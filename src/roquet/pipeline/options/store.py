@@ -5,9 +5,10 @@ from enum import StrEnum
 
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.declaring import group, option
-from roquet.pipeline.options.kinds import choice, moment_ms, numbers, size, text
+from roquet.pipeline.options.kinds import NUMBERS, SIZE, TIME_MS
 from roquet.pipeline.options.selection import TopicOptions
 from roquet.protocol.record_columns import PropertiesForm
+from roquet.settings.options import TEXT, one_of
 
 
 class Include(StrEnum):
@@ -23,43 +24,43 @@ class OnDamage(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
-    path: str = option("path", text, "the store directory, the argument of `load`")
+    path: str = option("path", TEXT, "the store directory, the argument of `load`")
     topics: TopicOptions = group(TopicOptions)
     queue_ids: tuple[int, ...] | None = option(
-        "queueIds", numbers, "only these queues of the topics, such as `0,3`", None
+        "queueIds", NUMBERS, "only these queues of the topics, such as `0,3`", None
     )
     starting_timestamp: int | None = option(
-        "startingTimestamp", moment_ms, "only messages stored at or after this time", None
+        "startingTimestamp", TIME_MS, "only messages stored at or after this time", None
     )
     ending_timestamp: int | None = option(
-        "endingTimestamp", moment_ms, "only messages stored before this time", None
+        "endingTimestamp", TIME_MS, "only messages stored before this time", None
     )
     broker_name: str | None = option(
-        "brokerName", text, "value of the column `brokerName`, which a store does not have", None
+        "brokerName", TEXT, "value of the column `brokerName`, which a store does not have", None
     )
     properties: PropertiesForm = option(
         "properties",
-        choice(PropertiesForm),
+        one_of(PropertiesForm, ignore_case=True),
         "the column `properties`: none, the text as stored, or a map (which costs most)",
         PropertiesForm.MAP,
     )
     split_size: int | None = option(
         "splitSize",
-        size,
+        SIZE,
         "bytes of the log that one task reads",
         None,
         shown="`128m`, less to use all cores",
     )
     include: Include = option(
         "include",
-        choice(Include),
+        one_of(Include, ignore_case=True),
         "what a consumer can read, or every record of the topics in the log, including those of"
         " deleted queues",
         Include.READABLE,
     )
     on_damage: OnDamage = option(
         "onDamage",
-        choice(OnDamage),
+        one_of(OnDamage, ignore_case=True),
         "damaged parts of the log fail the query, or are skipped and counted in the log of tasks",
         OnDamage.FAIL,
     )

@@ -7,7 +7,8 @@ from typing import Final
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.options.declaring import group, option
-from roquet.pipeline.options.kinds import choice, count, size, text
+from roquet.pipeline.options.kinds import COUNT, SIZE
+from roquet.settings.options import TEXT, one_of
 
 # What brokers accept in one request by default.
 REQUEST_SIZE_MAX: Final = 4 << 20
@@ -40,44 +41,44 @@ class DeliveryMode(StrEnum):
 class WriteOptions:
     cluster: ClusterOptions = group(ClusterOptions)
     topic: str | None = option(
-        "topic", text, "the topic of rows without a column `topic`, or with null in it", None
+        "topic", TEXT, "the topic of rows without a column `topic`, or with null in it", None
     )
     delivery_mode: DeliveryMode = option(
         "deliveryMode",
-        choice(DeliveryMode),
+        one_of(DeliveryMode, ignore_case=True),
         "what the repetition of a task or batch results in; see below",
         DeliveryMode.AT_LEAST_ONCE,
     )
     write_id: str | None = option(
         "writeId",
-        text,
+        TEXT,
         "identifies a batch write, so that it can be repeated without duplicates;"
         " for `idempotent` and `transactional`, a stream has its own",
         None,
     )
     transaction_log: str | None = option(
         "transactionLog",
-        text,
+        TEXT,
         "a directory shared by the driver and all executors, which records how transactions ended;"
         " required for `transactional`",
         None,
     )
     group_id: str = option(
         "groupId",
-        text,
+        TEXT,
         "the producer group, which answers transaction checks",
         "roquet-spark-sink",
     )
     batch_size: int = option(
-        "batchSize", size, "maximum number of bytes of one request", 512 << 10, shown="512k"
+        "batchSize", SIZE, "maximum number of bytes of one request", 512 << 10, shown="512k"
     )
     batch_count: int = option(
-        "batchCount", count, "maximum number of messages of one request", 1024
+        "batchCount", COUNT, "maximum number of messages of one request", 1024
     )
-    in_flight: int = option("inFlight", count, "concurrent requests of one task", 16)
+    in_flight: int = option("inFlight", COUNT, "concurrent requests of one task", 16)
     max_messages_per_second: int | None = option(
         "maxMessagesPerSecond",
-        count,
+        COUNT,
         "maximum number of messages that one task sends per second, on average",
         None,
     )

@@ -20,7 +20,7 @@ from roquet.client.producer.outgoing import RESERVED_NAMES, Delay
 from roquet.client.producer.queue_choice import OrderKey, queue_of_key
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadRow
-from roquet.pipeline.options.kinds import duration
+from roquet.pipeline.options.kinds import DURATION
 from roquet.protocol.messages.message import KEY_SEPARATOR, Message
 from roquet.protocol.messages.properties import parse_properties
 
@@ -236,9 +236,9 @@ def delay_of(values: dict[str, Any]) -> Delay | None:
     if delay.strip().isdecimal():
         raise ValueError(f"{delay!r} has no unit; write '{delay.strip()}s' for seconds")
     try:
-        return duration.read(delay.strip())  # type: ignore[no-any-return]
-    except ValueError as error:
-        raise ValueError(f"{delay!r} is not {error}") from None
+        return DURATION.parse(delay.strip())  # type: ignore[no-any-return]
+    except ValueError:
+        raise ValueError(f"{delay!r}: expected {DURATION.expected}") from None
 
 
 def message_of(values: dict[str, Any]) -> Message:

@@ -89,7 +89,7 @@ def test_a_setting_of_spark_has_a_name_and_a_value(tmp_path: Path) -> None:
 def test_an_interval_is_a_time_span(tmp_path: Path) -> None:
     finished = ingest(tmp_path, "--interval", "soon")
     assert finished.exit_code == 2
-    assert "'soon' is not a time span" in finished.stderr
+    assert "'soon': expected a time span" in finished.stderr
 
 
 def backfill(directory: Path, *more: str) -> Finished:
@@ -159,7 +159,7 @@ def test_a_directory_that_is_no_lake_is_reported_before_spark_starts(tmp_path: P
 def test_sizes_and_times_have_to_be_such(tmp_path: Path, option: str) -> None:
     finished = roquet("spark", "compact", "--lake", tmp_path, option, "soon")
     assert finished.exit_code == 2
-    assert f"argument {option}: 'soon' is not a" in finished.stderr
+    assert f"argument {option}: 'soon': expected a" in finished.stderr
 
 
 def test_compacted_files_are_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ def test_a_time_that_is_none_is_reported_at_once(tmp_path: Path) -> None:
     words = ("--lake", tmp_path, "--start", "yesterday")
     finished = roquet("spark", "export", *words, "--to", tmp_path / "files")
     assert finished.exit_code == 2
-    assert "'yesterday' is not a time" in finished.stderr
+    assert "'yesterday': expected a time" in finished.stderr
 
 
 @pytest.mark.parametrize(

@@ -16,24 +16,25 @@ from roquet.pipeline.options.declaring import (
     option_table,
     read_options,
 )
-from roquet.pipeline.options.kinds import count, flag, text
+from roquet.pipeline.options.kinds import COUNT
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.options.store import StoreOptions
 from roquet.pipeline.options.writing import WriteOptions
+from roquet.settings.options import STRICT_BOOLEAN, TEXT
 
 MANUAL = Path(__file__).parents[4] / "docs" / "spark.md"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inner:
-    name: str = option("name", text, "what it is called")
+    name: str = option("name", TEXT, "what it is called")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outer:
     inner: Inner = group(Inner)
-    row_count: int | None = option("rowCount", count, "how many", None)
-    is_loud: bool = option("loud", flag, "whether it shouts", default=False)
+    row_count: int | None = option("rowCount", COUNT, "how many", None)
+    is_loud: bool = option("loud", STRICT_BOOLEAN, "whether it shouts", default=False)
 
 
 def test_names_are_compared_without_regard_to_case() -> None:
@@ -58,7 +59,7 @@ def test_an_option_that_is_needed_says_what_it_is_for() -> None:
 
 @pytest.mark.parametrize("value", ["0", "-1", "x", "", "1.5", "9" * 30, "٣"])
 def test_a_value_of_another_kind_is_refused_with_what_is_expected(value: str) -> None:
-    with pytest.raises(BadOption, match=r"'rowCount': .* is not a whole number above 0"):
+    with pytest.raises(BadOption, match=r"'rowCount': .* expected a whole number above 0"):
         read_options(Outer, {"name": "x", "rowCount": value})
 
 

@@ -51,10 +51,10 @@ def test_a_group_is_committed_unless_it_is_disabled() -> None:
         ),
         ({"accessKey": "me"}, "both 'accessKey' and 'secretKey'"),
         ({"tlsCaFile": "ca.pem"}, "requires tls"),
-        ({"properties": "json"}, "one of none, string, map"),
+        ({"properties": "json"}, "expected none or string or map"),
         ({"startingOffsets": "first"}, "earliest, latest, group"),
-        ({"tagExpression": " || "}, "'tagExpression': .* is not tags"),
-        ({"sqlExpression": "price >> 3"}, "'sqlExpression': .* is not an SQL92 expression"),
+        ({"tagExpression": " || "}, "'tagExpression': .* expected tags"),
+        ({"sqlExpression": "price >> 3"}, "'sqlExpression': .* expected an SQL92 expression"),
     ],
 )
 def test_what_contradicts_itself_is_refused(given: dict[str, str], says: str) -> None:

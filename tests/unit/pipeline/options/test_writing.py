@@ -20,7 +20,7 @@ def test_a_name_server_is_enough() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"deliveryMode": "exactly_once"}, "at_least_once, idempotent, transactional"),
+        ({"deliveryMode": "exactly_once"}, "at_least_once or idempotent or transactional"),
         ({"deliveryMode": "transactional"}, "'transactionLog': required"),
         ({"transactionLog": "x"}, "only for deliveryMode 'transactional'"),
         ({"writeId": "x"}, "'writeId': .* 'at_least_once'"),

@@ -181,7 +181,7 @@ def test_a_level_is_no_delay(values: dict[str, Any], level: int | None) -> None:
     ("columns", "says"),
     [
         ({"delay": ["1s", "5"]}, "row 101 of partition 3, column 'delay': '5' has no unit"),
-        ({"delay": ["1s", "soon"]}, "row 101 .* 'soon' is not a time span"),
+        ({"delay": ["1s", "soon"]}, "row 101 .* 'soon': expected a time span"),
         ({"delayLevel": [1, 0]}, "row 101 .* column 'delayLevel': no delay level 0"),
     ],
 )
