@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from roquet.access.own_account import request_of
+from roquet.access.accounts import request_of
 from roquet.net.errors import NetError
 from roquet.net.peers import Peers
 from roquet.protocol.bodies.body import read_body

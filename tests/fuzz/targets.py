@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from msgspec import Raw
 
+from roquet.access.acl_file import read_document, rules_of
 from roquet.access.errors import BadRules
-from roquet.access.rules_text import read_document, rules_of
 from roquet.protocol.catalog import CATALOG, decode_reply, decode_request
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.command import Command, decode_command

@@ -63,7 +63,7 @@ BOTH = (
     (topics.TopicStats, "admin.TopicStatsTable"),
 )
 ONLY_4 = (
-    (accounts.PlainAccounts, "AclConfig"),
+    (accounts.AccountConfigs, "AclConfig"),
     (topics.TopicConfigTable, "body.TopicConfigSerializeWrapper"),
 )
 ONLY_5 = (

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 from msgspec import Raw
 
-from roquet.protocol.acl_signature import has_valid_signature
+from roquet.protocol.acl import has_valid_signature
 from roquet.protocol.catalog import CATALOG, decode_reply, decode_request
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.command import Command, decode_command

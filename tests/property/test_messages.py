@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from roquet.protocol.acl_signature import SIGNATURE, has_valid_signature, sign, signed_bytes
+from roquet.protocol.acl import SIGNATURE, has_valid_signature, sign, signed_bytes
 from roquet.protocol.compression import Compression, compress, decompress
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.host import pack_host, unpack_host

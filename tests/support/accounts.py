@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from roquet.protocol.acl_signature import ACCESS_KEY, SIGNATURE, sign, signed_bytes
+from roquet.protocol.acl import ACCESS_KEY, SIGNATURE, sign, signed_bytes
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts, fields_text
 

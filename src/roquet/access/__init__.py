@@ -1,5 +1,5 @@
-"""Who may come in: accounts, their rights, and the guard that servers put behind their doors.
+"""Access control: accounts, their rights, and the guard that routers ask before each handler.
 
-Knows the wire and nothing of brokers or name servers. Servers say what each request needs (`needs`)
-and ask the guard; what they do with accounts, as operators ask, goes through `keeping`.
+Knows the wire and nothing of brokers or name servers. Servers declare what each request needs
+(`needs`) and ask the guard; operators change accounts through `account_store`.
 """

@@ -1,11 +1,11 @@
-"""Addresses that are let in without a signature, in all forms of Apache's `plain_acl.yml`.
+"""Addresses that need no signature, in all forms of Apache's `plain_acl.yml`.
 
-    (blank)                     nobody
-    *   *.*.*.*                 everybody
+    (blank)                     none
+    *   *.*.*.*                 all
     10.0.0.1                    one
     10.0.0.1,10.0.0.7           several
     10.0.0.{1,7}                the same
-    10.0.*.*   10.0.1-20.*      ranges, in any parts; parts that are left out behind a * are any
+    10.0.*.*   10.0.1-20.*      ranges, in any parts; omitted parts after a * are any
     fe80::{1,2}   fe80::7:*     IPv6, with the same signs
 
 A pattern is one range of numbers for each part of an address.
@@ -38,12 +38,12 @@ Pattern = tuple[Range, ...]
 
 _ANY_V4: Final[Pattern] = ((0, 255),) * 4
 _ANY_V6: Final[Pattern] = ((0, 0xFFFF),) * 8
-_EVERYBODY: Final = ("*", "*.*.*.*", "*:*:*:*:*:*:*:*")
+_ALL: Final = ("*", "*.*.*.*", "*:*:*:*:*:*:*:*")
 
 
 @final
 class Addresses(msgspec.Struct, frozen=True):
-    """Those that one text names."""
+    """The addresses that one text names."""
 
     text: str = ""
     patterns: tuple[Pattern, ...] = ()
@@ -59,7 +59,7 @@ class Addresses(msgspec.Struct, frozen=True):
         )
 
 
-NOBODY: Final = Addresses()
+NO_ADDRESSES: Final = Addresses()
 
 
 def read_addresses(text: str) -> Addresses:
@@ -68,13 +68,13 @@ def read_addresses(text: str) -> Addresses:
     if len(text) > _PATTERN_SIZE_MAX:
         raise BadRules(None, f"an address of {len(text)} characters")
     if not text:
-        return NOBODY
-    if text in _EVERYBODY:
+        return NO_ADDRESSES
+    if text in _ALL:
         return Addresses(text, (_ANY_V4, _ANY_V6))
     try:
         patterns = tuple(_pattern(each) for each in _single_texts(text))
     except ValueError:
-        raise BadRules(None, f"{text[:100]!r} is no address, and no pattern of them") from None
+        raise BadRules(None, f"{text[:100]!r} is neither an address nor a pattern") from None
     return Addresses(text, patterns)
 
 
@@ -138,7 +138,7 @@ def _number(text: str, family: _Family) -> int:
 
 @lru_cache(maxsize=4096)
 def _parts_of(ip: str) -> tuple[int, ...]:
-    """The numbers of an address; none for what is no address."""
+    """The numbers of an address; none for a text that is not an address."""
     try:
         address = ip_address(ip.partition("%")[0])
     except ValueError:

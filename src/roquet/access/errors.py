@@ -1,9 +1,9 @@
-"""What can be wrong with accounts.
+"""Errors about accounts.
 
 RoquetError
-├── BadRules        a file of accounts that cannot be obeyed; the rules before it go on to count
-├── RulesNotSaved   the file cannot be written: nothing has changed
-└── UnknownAccount  nobody has this access key
+├── BadRules        a file of accounts is invalid; the rules in force stay
+├── RulesNotSaved   the file cannot be written; nothing has changed
+└── UnknownAccount  no account has this access key
 """
 
 from pathlib import Path
@@ -22,12 +22,12 @@ class BadRules(RoquetError):
 
 class RulesNotSaved(RoquetError):
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path} is as it was: {reason}")
+        super().__init__(f"{path} is unchanged: {reason}")
         self.path = path
         self.reason = reason
 
 
 class UnknownAccount(RoquetError):
     def __init__(self, access_key: str) -> None:
-        super().__init__(f"nobody has the access key {access_key[:100]!r}")
+        super().__init__(f"no account has the access key {access_key[:100]!r}")
         self.access_key = access_key

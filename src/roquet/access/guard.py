@@ -1,19 +1,19 @@
-"""The one place that decides whether a request is answered: asked by routers, before handlers.
+"""The one place that decides whether a request is allowed: routers ask it before the handler.
 
 The order is Apache's: trusted addresses, a known access key, addresses that its account trusts,
-the signature, and then the rights. Whoever is refused is not told whether an account exists.
+the signature, and then the rights. A refusal does not reveal whether an account exists.
 """
 
 import logging
 from typing import Any, Final, final
 
+from roquet.access.account_store import AccountStore
 from roquet.access.accounts import AccessRules, Account, lacking
-from roquet.access.keeping import KeptAccounts
 from roquet.clock import Clock
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused
 from roquet.net.router import Needs, Request
-from roquet.protocol.acl_signature import ACCESS_KEY, has_valid_signature, load_signing
+from roquet.protocol.acl import ACCESS_KEY, has_valid_signature, load_signing
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
@@ -22,13 +22,13 @@ from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
-# What Apache's 4.9 begins its refusals with, and what tools look for.
+# Refusals of Apache's 4.9 start with it, and tools look for it.
 _APACHE_PREFIX: Final = "org.apache.rocketmq.acl.common.AclException: "
 _SHOWN_SIZE_MAX: Final = 100
 
 
 class Denied(Refused):
-    """4.9 calls it an error, 5.x has a code of its own."""
+    """A system error for 4.9; 5.x has a code of its own."""
 
     def __init__(self, command: Command, reason: str) -> None:
         if command.version >= VERSION_5_0_0:
@@ -40,21 +40,21 @@ class Denied(Refused):
 
 @final
 class AccessGuard:
-    """Goes by the accounts as they are at the time of each request.
+    """Checks each request against the accounts in force at that time.
 
     `denied_count` is how many requests were refused.
     """
 
-    def __init__(self, accounts: KeptAccounts, clock: Clock) -> None:
+    def __init__(self, accounts: AccountStore, clock: Clock) -> None:
         load_signing()
         self._accounts = accounts
         self._log = ThrottledLog(log, clock.monotonic_s)
         self.denied_count = 0
 
     def identify(self, command: Command, connection: Connection) -> Account | None:
-        """Who signed a request; None for one that is asked for nothing there. Raises Denied.
+        """The account of a request; None where a trusted address needs none. Raises Denied.
 
-        Before its header is read: whoever has no account learns nothing by what is wrong in it.
+        Called before the header is read: without an account, nothing is learned from its errors.
         """
         try:
             ip = connection.peer_address.ip
@@ -66,21 +66,21 @@ class AccessGuard:
 
     def check(
         self,
-        who: Account | None,
+        account: Account | None,
         server: Any,
         request: Request[Any],
         needs: Needs[Any, Any] | None,
     ) -> None:
-        """Raises Denied, and what reading the needs from a bad body raises."""
+        """Raises Denied, and what a bad body raises when the needs are read from it."""
         try:
-            _check_rights(who, server, request, needs)
+            _check_rights(account, server, request, needs)
         except Denied as denied:
             self._note(request.command, request.connection, denied)
             raise
 
-    def may_copy(self, ip: str) -> bool:
-        """Whether a replica may follow the log from there, over a link that has no signatures."""
-        return self._accounts.rules.may_copy(ip)
+    def may_replicate(self, ip: str) -> bool:
+        """Whether a replica may read the log from there, over a link that has no signatures."""
+        return self._accounts.rules.may_replicate(ip)
 
     def tick(self) -> None:
         """Called once a second: logs how many more requests were refused."""
@@ -111,7 +111,7 @@ def _check_rights(
 
 
 def authenticated(rules: AccessRules, command: Command, ip: str) -> Account | None:
-    """Who signed the request; None for one whose account asks for nothing there. Raises Denied."""
+    """The account that signed; None where its trusted address needs no signature. Raises Denied."""
     fields = field_texts(command.fields)
     access_key = fields.get(ACCESS_KEY)
     if access_key is None:
@@ -122,7 +122,7 @@ def authenticated(rules: AccessRules, command: Command, ip: str) -> Account | No
     secret = rules.decoy_secret if account is None else account.secret_key
     is_signed = has_valid_signature(fields, command.body, command.version, secret)
     if account is None or not is_signed:
-        # The same words, and the same work, for an unknown key and for a wrong secret.
+        # The same text, and the same work, for an unknown key and for a wrong secret.
         raise Denied(
             command, f"Check signature failed for accessKey={access_key[:_SHOWN_SIZE_MAX]}"
         )

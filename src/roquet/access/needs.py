@@ -1,4 +1,4 @@
-"""How a route says what its request needs.
+"""How a route declares the rights that its request needs.
 
     on(RequestCode.PULL_MESSAGE, PullMessageHeader, pull_message,
        needs=reading("topic", "consumer_group"))
@@ -12,16 +12,16 @@ from typing import Any, Final
 
 from roquet.access.accounts import ALL_TOPICS
 from roquet.net.router import Need, Needs, Request
-from roquet.protocol.acl_rights import EITHER, Right
+from roquet.protocol.acl import EITHER, Right
 from roquet.protocol.names import retry_topic
 
 AnyNeeds = Needs[Any, Any]
 
-# Whoever has an account, whatever its rights.
+# Any account, whatever its rights.
 ACCOUNT: Final[AnyNeeds] = Needs("an account", lambda _server, _request: ())
 
 
-# A replica copies all messages and all progress.
+# A replica reads all messages and all progress.
 EVERYTHING: Final[AnyNeeds] = Needs(
     "SUB on all topics and groups", lambda _server, _request: (Need(ALL_TOPICS, Right.SUB),)
 )
@@ -36,7 +36,7 @@ def any_topic(field: str) -> AnyNeeds:
 
 
 def sub_group(field: str) -> AnyNeeds:
-    """Nothing, where the field may be left out and is."""
+    """Nothing, if an optional field is absent."""
 
     def of(_server: object, request: Request[Any]) -> Iterable[Need]:
         name = getattr(request.header, field)

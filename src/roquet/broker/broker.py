@@ -2,8 +2,8 @@
 
 import msgspec
 
+from roquet.access.account_store import AccountStore
 from roquet.access.guard import AccessGuard
-from roquet.access.keeping import KeptAccounts
 from roquet.broker.delays.delays import Delays
 from roquet.broker.messages.acks import AckQueue
 from roquet.broker.messages.expiry import Expiry
@@ -72,7 +72,7 @@ class Broker(msgspec.Struct):
     # Everybody who is connected, at both ports.
     connection_budget: ConnectionBudget
     # None without access control.
-    accounts: KeptAccounts | None
+    accounts: AccountStore | None
     guard: AccessGuard | None
     replication: Replication
     # The owner of what a request leaves to be done after its handler has returned.

@@ -6,8 +6,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from roquet.access.account_store import open_account_store
 from roquet.access.guard import AccessGuard
-from roquet.access.keeping import kept_accounts
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delays import loaded_delays
 from roquet.broker.delays.delivering import save_progress
@@ -77,7 +77,7 @@ def build_broker(
     """The broker with its tables loaded and its store open."""
     secret = beginning.secret
     tls = ServerTls(config.tls, clock)
-    accounts = kept_accounts(config, disk, clock)
+    accounts = open_account_store(config, disk, clock)
     lost: set[str] = set()
 
     def kept(name: str, table: LoadedTable) -> Saver:

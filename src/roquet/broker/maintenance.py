@@ -52,7 +52,7 @@ def start_upkeep(broker: Broker) -> None:
     else:
         start_leading(broker)
     if broker.accounts is not None:
-        looking = broker.accounts.keep_looking
+        looking = broker.accounts.watch
         run("look at accounts", looking, on_failure=OnFailure.RESTART)
     every("tick", _TICK_S, lambda: _tick(broker))
     run("file keys", lambda: _file_keys(broker), on_failure=OnFailure.RESTART)

@@ -13,7 +13,7 @@ from zlib import crc32
 
 import msgspec
 
-from roquet.access.own_account import OwnAccount, request_of
+from roquet.access.accounts import OwnAccount, request_of
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.errors import RoquetError

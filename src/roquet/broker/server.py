@@ -107,7 +107,7 @@ async def started(
         stack.push_async_callback(stop_serving)
         slave_links = broker.replication.slave_links
         if broker.guard is not None:
-            slave_links.may_follow = broker.guard.may_copy
+            slave_links.may_follow = broker.guard.may_replicate
         if not config.is_slave:
             slave_links.start(config)
         stack.callback(slave_links.stop)

@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from roquet.access.account_store import open_account_store
 from roquet.access.guard import AccessGuard
-from roquet.access.keeping import kept_accounts
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.namesrv.config import NameServerConfig, change_config, changeable_texts
@@ -57,7 +57,7 @@ async def serve_names(
     settings_saving = Saving(changes_file, changed_settings.to_bytes)
     if changed_settings.change_count:
         await settings_saving.save_now()  # What was forgotten must not come back.
-    accounts = kept_accounts(config, disk, clock)
+    accounts = open_account_store(config, disk, clock)
     guard = None if accounts is None else AccessGuard(accounts, clock)
     server = NameServer(
         config=config,
@@ -87,7 +87,7 @@ async def serve_names(
             "expire brokers", config.expiry_period_ms / 1000, partial(expire_brokers, server)
         )
         if accounts is not None and guard is not None:
-            looking = accounts.keep_looking
+            looking = accounts.watch
             services.run("look at accounts", looking, on_failure=OnFailure.RESTART)
             services.every("count refusals", _TICK_S, guard.tick)
         port = await listener.start(config.host, config.port)

@@ -21,7 +21,7 @@ import msgspec
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused, TlsRequired
 from roquet.process_limits import shortage_remedy
-from roquet.protocol.acl_rights import Right
+from roquet.protocol.acl import Right
 from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command, decode_command, encode_command, reply_to
 from roquet.protocol.errors import ProtocolError

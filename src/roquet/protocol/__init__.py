@@ -1,6 +1,6 @@
-"""Bytes to values and back: everything RocketMQ peers say to each other.
+"""Bytes to values and back: everything RocketMQ peers send each other.
 
 Duty: frames, command headers, request headers and bodies, messages. Every
 limit on what a peer may send is checked here, before anything is allocated.
-Doors: imports nothing of ours but `errors`; no I/O, clock, logging, asyncio.
+Dependencies: imports nothing of ours but `errors`; no I/O, clock, logging, asyncio.
 """

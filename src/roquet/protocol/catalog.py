@@ -1,16 +1,16 @@
-"""THE TABLE: which headers and bodies every request code carries, there and back.
+"""THE TABLE: which headers and bodies every request code carries, in requests and replies.
 
     Entry(code, request header, reply header, request body, reply body)
 
 A body is named by the type its JSON is read as, or by a function where the form is not JSON or
-depends on the header. Where no body is named, there is none, or bytes we do not look into.
+depends on the header. Where no body is named, there is none, or bytes that are not interpreted.
 """
 
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from roquet.protocol.bodies.accounts import Acl, PlainAccounts, User
+from roquet.protocol.bodies.accounts import AccountConfigs, Acl, User
 from roquet.protocol.bodies.body import DataVersion, read_body
 from roquet.protocol.bodies.brokers import (
     BrokerStats,
@@ -110,23 +110,23 @@ class Entry(NamedTuple):
     reply_header: type[Header] = NoFields
     body: BodyForm | None = None
     reply_body: BodyForm | None = None
-    # Replies with other codes are refusals: they say why in the remark and carry no header.
+    # Replies with other codes are refusals: they have a remark and carry no header.
     reply_codes: tuple[int, ...] = (ResponseCode.SUCCESS,)
 
 
 class DecodedCommand(NamedTuple):
     header: Header
-    body: object  # None when there is none, bytes when nobody says what they are
+    body: object  # None when there is none, bytes when the code declares none
 
 
 def decode_request(command: Command) -> DecodedCommand:
-    """Raises BadHeaderField, BadBody or BadMessage; codes nobody has defined have no fields."""
+    """Raises BadHeaderField, BadBody or BadMessage; unknown codes have no fields."""
     entry = CATALOG.get(command.code, _UNKNOWN)
     return _decoded(command, entry.header, entry.body)
 
 
 def decode_reply(request_code: int, command: Command) -> DecodedCommand:
-    """Like `decode_request`; `request_code` says what was asked, the reply itself does not."""
+    """Like `decode_request`; the reply itself does not name its `request_code`."""
     entry = CATALOG.get(request_code, _UNKNOWN)
     if command.code not in entry.reply_codes:
         entry = _UNKNOWN
@@ -162,7 +162,7 @@ def _registration(command: Command, _header: Header) -> BrokerRegistration:
 
 
 def _reset_offsets(command: Command, _header: Header) -> ResetOffsets | ResetOffsetList:
-    """A table, or a list for clients in C++; nothing but the body itself says which."""
+    """A table, or a list for clients in C++; only the body itself shows which."""
     try:
         return read_body(ResetOffsets, command.body)
     except BadBody:
@@ -233,7 +233,7 @@ _CLIENT_TO_BROKER: Final = (
     Entry(Code.UNLOCK_BATCH_MQ, AddressedHeader, body=QueueLockRequest),
 )
 
-# 5.x clients to brokers: the broker shares out queues and messages.
+# 5.x clients to brokers: the broker assigns queues and messages.
 _POP: Final = (
     Entry(Code.QUERY_ASSIGNMENT, body=AssignmentQuery, reply_body=QueueAssignments),
     Entry(Code.SET_MESSAGE_REQUEST_MODE, body=RequestModeSetting),
@@ -357,13 +357,13 @@ _BROKER_ADMIN: Final = (
     Entry(Code.GET_COLD_DATA_FLOW_CTR_INFO, reply_body=ColdDataFlow),
 )
 
-# Tools to brokers: who may do what, 4.x and 5.x.
+# Tools to brokers: access control, 4.x and 5.x.
 _ACCESS: Final = (
     Entry(Code.UPDATE_AND_CREATE_ACL_CONFIG, accounts.PutAccountHeader),
     Entry(Code.DELETE_ACL_CONFIG, accounts.DeleteAccountHeader),
     Entry(Code.GET_BROKER_CLUSTER_ACL_INFO, reply_header=accounts.AccountsVersionReplyHeader),
     Entry(Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, accounts.GlobalWhiteAddressesHeader),
-    Entry(Code.GET_BROKER_CLUSTER_ACL_CONFIG, reply_body=PlainAccounts),
+    Entry(Code.GET_BROKER_CLUSTER_ACL_CONFIG, reply_body=AccountConfigs),
     Entry(Code.AUTH_CREATE_USER, accounts.UserHeader, body=User),
     Entry(Code.AUTH_UPDATE_USER, accounts.UserHeader, body=User),
     Entry(Code.AUTH_DELETE_USER, accounts.UserHeader),
@@ -461,4 +461,4 @@ _ENTRIES: Final = (
 )
 
 CATALOG: Final[Mapping[int, Entry]] = {entry.code: entry for entry in _ENTRIES}
-assert len(CATALOG) == len(_ENTRIES), "a code stands in the table twice"
+assert len(CATALOG) == len(_ENTRIES), "duplicate code in the table"

@@ -1,6 +1,6 @@
 """Numbers of the wire: request codes, response codes, languages, flag bits, versions.
 
-The names are Apache's, because everybody who looks at a wire searches for them.
+The names are Apache's: they are what people search for.
 """
 
 from enum import IntEnum, IntFlag
@@ -173,7 +173,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """What a server answers, as a number. `docs/errors.md` says what each of them means."""
+    """The code of a reply. `docs/errors.md` explains each of them."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -224,7 +224,7 @@ class ResponseCode(IntEnum):
 
 
 class Language(IntEnum):
-    """Who speaks; the name travels in JSON headers, the number in binary ones."""
+    """The language of a peer; the name travels in JSON headers, the number in binary ones."""
 
     JAVA = 0
     CPP = 1

@@ -1,8 +1,16 @@
-"""A command: what one frame says. A request, a one-way request or a response.
+"""A command: the content of one frame. A request, a one-way request or a response.
 
 The header fields stay JSON text until their type is known (`fields.py`), so the
 hot path parses a request exactly once. A binary header is translated into the
 same form at the edge: beyond this module there is one kind of command.
+
+A JSON header is written member for member as Java writes it:
+
+    {"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":1,
+     "serializeTypeCurrentRPC":"JSON","version":409}
+
+Members are in alphabetical order and absent ones are left out. A reader takes them in any order
+and ignores unknown ones.
 """
 
 from typing import Final
@@ -14,7 +22,6 @@ from roquet.protocol.errors import BadHeader
 from roquet.protocol.fields import NO_FIELDS, Header, Int32, field_texts, fields_of, fields_text
 from roquet.protocol.frame import SERIALIZER_JSON, Frame, encode_frame
 from roquet.protocol.header_binary import BinaryHeader, decode_binary_header, encode_binary_header
-from roquet.protocol.header_json import JsonHeader, encode_json_header
 from roquet.protocol.lenient_json import JSON_ERRORS
 
 OUR_LANGUAGE: Final = "PYTHON"
@@ -45,7 +52,22 @@ class Command(msgspec.Struct, gc=False, rename={"fields": "extFields"}):
         return self.flag & CommandFlag.ONEWAY != 0
 
 
+class _JsonHeader(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
+    """The members in the order they are written."""
+
+    code: int
+    # Left out when it is this very object: msgspec compares such defaults by identity.
+    fields: msgspec.Raw = msgspec.field(name="extFields", default=NO_FIELDS)
+    flag: int
+    language: str | None = None
+    opaque: int
+    remark: str | None = None
+    serializer_name: str = msgspec.field(name="serializeTypeCurrentRPC")
+    version: int
+
+
 _decode_json = msgspec.json.Decoder(Command).decode
+_encode_json = msgspec.json.Encoder().encode
 
 
 def decode_command(frame: Frame) -> Command:
@@ -65,8 +87,8 @@ def decode_command(frame: Frame) -> Command:
 def encode_command(command: Command) -> bytes:
     """The whole frame, in the command's serializer. Raises BadHeader when that cannot hold it."""
     if command.serializer == SERIALIZER_JSON:
-        header = encode_json_header(
-            JsonHeader(
+        header = _encode_json(
+            _JsonHeader(
                 code=command.code,
                 fields=command.fields or NO_FIELDS,
                 flag=command.flag,

@@ -1,4 +1,4 @@
-"""What a peer can get wrong.
+"""Errors of a peer.
 
 RoquetError
 └── ProtocolError            the peer's fault, always
@@ -8,7 +8,7 @@ RoquetError
     ├── BadBody              a body is not what its code promises: refuse the request
     ├── BadMessage           a stored message or batch is malformed
     ├── TooLarge             a named limit is exceeded
-    ├── BadRight             a word that is no right of an account
+    ├── BadRight             a text that is not a right of an account
     └── BadExpression        a tag or SQL92 subscription cannot be parsed or compiled
 """
 
@@ -62,10 +62,10 @@ class TooLarge(ProtocolError):
 
 
 class BadRight(ProtocolError):
-    """A word that is no right of an account."""
+    """A text that is not a right of an account."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(f"{text[:100]!r} is no right: DENY, PUB, SUB or PUB|SUB")
+        super().__init__(f"{text[:100]!r} is not a right: DENY, PUB, SUB or PUB|SUB")
         self.text = text
 
 

@@ -35,7 +35,7 @@ def header_reader(header_type: type[H]) -> Callable[[msgspec.Raw], H]:
 
     def read(fields: msgspec.Raw) -> H:
         try:
-            # Java leaves out `extFields` where it has nothing to say: in every heartbeat.
+            # Java leaves out `extFields` where there are none: in every heartbeat.
             return decode(fields or EMPTY_FIELDS)
         except JSON_ERRORS:
             # Rare, so it may be slow: what Java reads and msgspec does not, or a real mistake.
@@ -64,7 +64,7 @@ def fields_text(texts: Mapping[str, str]) -> msgspec.Raw:
 
 
 def field_texts(fields: msgspec.Raw) -> dict[str, str]:
-    """The plain map of texts; like Java, numbers become texts and nulls are dropped."""
+    """The map of texts; like Java, numbers become texts and nulls are dropped."""
     if not fields:
         return {}
     try:
@@ -109,7 +109,7 @@ def _read_leniently(header_type: type[H], texts: Mapping[str, str]) -> H:
     return msgspec.convert(values, header_type)
 
 
-# To find out what is declared takes longer than everything else that is done with it.
+# Inspecting the declaration takes longer than everything else that is done with it.
 _declared_fields: Final = cache(msgspec.structs.fields)
 _TEXT_TYPES: Final = (str, str | None)
 _BOOL_TYPES: Final = (bool, bool | None)

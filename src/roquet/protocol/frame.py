@@ -6,8 +6,8 @@
     +--------+------------+-------------+---------------+------+
       int32      uint8        uint24
 
-`length` counts everything after itself. What a header means is said in
-`command.py`; nothing here knows a socket.
+`length` counts everything after itself. `command.py` reads the
+header; nothing here knows a socket.
 """
 
 from struct import Struct

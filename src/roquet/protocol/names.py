@@ -28,7 +28,7 @@ TABLES_TOPIC: Final = "rmq_sys_roquet_tables"
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
-# What every broker has without being told.
+# Topics that every broker has.
 BUILT_IN_GROUPS: Final = (
     TOOLS_GROUP,
     "FILTERSRV_CONSUMER",

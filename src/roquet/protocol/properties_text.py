@@ -68,10 +68,10 @@ def _logical_lines(text: str) -> Iterator[str]:
 def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
-    plain = _ESCAPE.sub(_unescape, text)
+    unescaped = _ESCAPE.sub(_unescape, text)
     try:
         # Characters beyond 16 bits are written as two halves.
-        return plain.encode("utf-16", "surrogatepass").decode("utf-16")
+        return unescaped.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
         raise BadBody("properties", f"{text[:100]!r} has half a character") from None
 

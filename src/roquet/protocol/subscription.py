@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic: everything, some tags, or what an SQL92 expression says.
+"""What a consumer wants of a topic: everything, some tags, or what an SQL92 expression selects.
 
 A broker compares tags by their Java hash, which it finds in the consume queue. Equal hashes
 are not always equal tags, so a consumer compares the texts as well. SQL92 is compiled in
@@ -17,7 +17,7 @@ ALL_TAGS: Final = "*"
 EXPRESSION_SIZE_MAX: Final = 65536
 
 _TAG_SEPARATOR: Final = "||"
-# Java trims exactly these; tags may begin or end with other blanks.
+# Java trims exactly these; tags may start or end with other blanks.
 _BLANKS: Final = "".join(map(chr, range(0x21)))
 _TAG_CODE_MIN: Final = -(2**31)
 
@@ -48,7 +48,7 @@ class Subscription(msgspec.Struct, frozen=True):
         return self.expression == ALL_TAGS and self.expression_type is ExpressionType.TAG
 
     def matches_code(self, code: int) -> bool:
-        """Whether a message with this tag code may match; SQL92 says nothing about codes."""
+        """Whether a message with this tag code may match; SQL92 does not use codes."""
         return (
             code in self.codes
             or not self.codes

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from roquet.access.account_store import AccountPaths, AccountStore
 from roquet.access.guard import AccessGuard, Denied
-from roquet.access.keeping import KeptAccounts, Places
 from roquet.access.needs import ACCOUNT, AnyNeeds, sub_topic
 from roquet.net.router import Request
-from roquet.protocol.acl_signature import SIGNATURE
+from roquet.protocol.acl import SIGNATURE
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts, fields_of, fields_text
@@ -44,7 +44,8 @@ class Gate:
     def __init__(self, directory: Path, text: str = ACCOUNTS) -> None:
         self.clock = FakeClock()
         path = accounts_file(directory, text)
-        self.guard = AccessGuard(KeptAccounts(Places(path), QuickDisk(), self.clock), self.clock)
+        accounts = AccountStore(AccountPaths(path), QuickDisk(), self.clock)
+        self.guard = AccessGuard(accounts, self.clock)
 
     def ask(
         self,
@@ -158,7 +159,7 @@ def test_a_replica_is_let_in_by_its_address(tmp_path: Path) -> None:
     text = ACCOUNTS.replace("WhiteRemoteAddresses:", "WhiteRemoteAddresses: [192.0.2.3]")
     text = text.replace(f"secretKey: {REPLICA.secret_key}\n", replica)
     guard = Gate(tmp_path, text.replace(f"secretKey: {SUBSCRIBER.secret_key}\n", reader)).guard
-    let_in = [number for number in range(5) if guard.may_copy(f"192.0.2.{number}")]
+    let_in = [number for number in range(5) if guard.may_replicate(f"192.0.2.{number}")]
     assert let_in == [1, 3]
 
 

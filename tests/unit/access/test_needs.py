@@ -15,7 +15,7 @@ from roquet.access.needs import (
     sub_topic,
 )
 from roquet.net.router import Need, Reply, Request, on
-from roquet.protocol.acl_rights import EITHER, Right
+from roquet.protocol.acl import EITHER, Right
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.fields import Header
 from roquet.protocol.headers.clients import UnregisterClientHeader

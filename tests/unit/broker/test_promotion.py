@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from roquet import AsyncAdmin, Credentials
-from roquet.access.own_account import OwnAccount
+from roquet.access.accounts import OwnAccount
 from roquet.broker.replication.in_sync import AckPolicy
 from roquet.broker.settings.config import BrokerRole
 from roquet.broker.supervisor import BrokerSupervisor

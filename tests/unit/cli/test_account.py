@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from roquet.access.rules_text import read_document, rules_of
+from roquet.access.acl_file import read_document, rules_of
 from roquet.client.admin.cluster import AccountSettings
 from roquet.client.blocking.admin import Admin
 from roquet.client.config import Credentials
 from roquet.client.errors import RequestRefused
-from roquet.protocol.acl_rights import EITHER, Right
+from roquet.protocol.acl import EITHER, Right
 from roquet.testing.blocking import BlockingCluster
 from tests.support.accounts import ADMIN, KNOWN, PUBLISHER, accounts_file
 from tests.support.command_line import Finished, roquet
@@ -203,8 +203,8 @@ def test_mqadmins_names_are_a_second_way_in(at_brokers: BlockingCluster) -> None
         (["operator"], "there is an account 'operator' already", 1),
         (["short"], "7 characters", 1),
         (["shop-front", "--topic", "orders"], "NAME=RIGHT", 2),
-        (["shop-front", "--all-topics", "ALL"], "'ALL' is no right", 2),
-        (["shop-front", "--addresses", "10.0.0"], "'10.0.0' is no address", 1),
+        (["shop-front", "--all-topics", "ALL"], "'ALL' is not a right", 2),
+        (["shop-front", "--addresses", "10.0.0"], "'10.0.0' is neither an address", 1),
     ],
 )
 def test_a_mistake_is_one_line_and_changes_nothing(

@@ -30,12 +30,11 @@ from roquet.protocol.record_columns import (
     UnknownColumn,
     decode_records,
     decoder,
-    irregular,
     record_schema,
 )
 from roquet.protocol.record_columns.columns import record_columns
+from roquet.protocol.record_columns.record_starts import find_record_starts
 from roquet.protocol.record_columns.regular import sort_records
-from roquet.protocol.record_columns.starts import find_record_starts
 from tests.support.golden_frames import golden_frames
 from tests.support.golden_records import RECORD_COUNT, golden_records
 from tests.support.message_rows import rows_in, rows_of
@@ -465,7 +464,7 @@ class TestLimits:
         packed = record(
             body=compress(bytes(50_000), Compression.ZLIB), sys_flag=Compression.ZLIB.sys_flag
         )
-        monkeypatch.setattr(irregular, "IRREGULAR_SIZE_MAX", 120_000)
+        monkeypatch.setattr(decoder, "IRREGULAR_SIZE_MAX", 120_000)
         assert decode_records(packed * 2).num_rows == 2
         with pytest.raises(TooLarge):
             decode_records(packed * 3)
@@ -475,7 +474,7 @@ class TestLimits:
     ) -> None:
         body = encode_batch([BatchItem(0, b"", b"")] * 1000)
         data = record(body=body, sys_flag=INNER_BATCH, topic=b"t" * 30_000, magic=MAGIC_V2)
-        monkeypatch.setattr(irregular, "IRREGULAR_SIZE_MAX", 1_000_000)
+        monkeypatch.setattr(decoder, "IRREGULAR_SIZE_MAX", 1_000_000)
         with pytest.raises(TooLarge):
             decode_records(data)
 

@@ -11,8 +11,7 @@ import pytest
 from roquet.protocol.errors import BadExpression, TooLarge
 from roquet.protocol.sql_filter import EXPRESSION_SIZE_MAX, compile_filter
 from roquet.protocol.sql_filter.compiler import DEPTH_MAX, NODE_COUNT_MAX
-from roquet.protocol.sql_filter.lexer import BadSql
-from roquet.protocol.sql_filter.parser import NESTING_MAX
+from roquet.protocol.sql_filter.parser import NESTING_MAX, BadSql
 
 
 def matches(expression: str, **properties: str) -> bool:

@@ -9,14 +9,20 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from roquet.access.changes import Changed, Documents, delete_account, put_account, trust_addresses
+from roquet.access.account_store import (
+    AccountStore,
+    Changed,
+    Documents,
+    delete_account,
+    put_account,
+    trust_addresses,
+)
 from roquet.access.errors import BadRules, RulesNotSaved, UnknownAccount
-from roquet.access.keeping import KeptAccounts
 from roquet.broker.broker import Broker
 from roquet.broker.handlers.deferred import defer
 from roquet.net.errors import Refused
 from roquet.net.router import Deferred, Reply, Request, on
-from roquet.protocol.bodies.accounts import PlainAccount, PlainAccounts
+from roquet.protocol.bodies.accounts import AccountConfig, AccountConfigs
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.accounts import (
@@ -33,7 +39,7 @@ log = logging.getLogger(__name__)
 
 def put(broker: Broker, request: Request[PutAccountHeader]) -> Deferred:
     header = request.header
-    account = PlainAccount(
+    account = AccountConfig(
         access_key=header.access_key,
         admin=header.admin,
         default_group_perm=header.default_group_perm,
@@ -83,7 +89,7 @@ def get_versions(broker: Broker, _request: Request[NoFields]) -> Reply:
 def get_all(broker: Broker, _request: Request[NoFields]) -> Reply:
     """Without secrets, which Apache tells: what is never sent ends up in nobody's log."""
     documents = _accounts(broker).documents.values()
-    body = PlainAccounts(
+    body = AccountConfigs(
         global_white_addrs=[
             each for document in documents for each in document.global_white_remote_addresses or ()
         ],
@@ -96,7 +102,7 @@ def get_all(broker: Broker, _request: Request[NoFields]) -> Reply:
     return Reply(body=write_body(body))
 
 
-def _accounts(broker: Broker, failure: ResponseCode = ResponseCode.SYSTEM_ERROR) -> KeptAccounts:
+def _accounts(broker: Broker, failure: ResponseCode = ResponseCode.SYSTEM_ERROR) -> AccountStore:
     if broker.accounts is None:
         raise Refused(failure, "there is no access control here: see aclEnable")
     return broker.accounts
@@ -115,7 +121,7 @@ def _change(
 
 
 async def _changed(
-    accounts: KeptAccounts, edit: Callable[[Documents], Changed], failure: ResponseCode, peer: str
+    accounts: AccountStore, edit: Callable[[Documents], Changed], failure: ResponseCode, peer: str
 ) -> Reply:
     try:
         await accounts.change(edit)

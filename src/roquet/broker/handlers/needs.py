@@ -7,7 +7,7 @@ from roquet.access.needs import AnyNeeds, group_need
 from roquet.broker.broker import Broker
 from roquet.broker.messages.stored_record import stored_record
 from roquet.net.router import Need, Needs, Request
-from roquet.protocol.acl_rights import Right
+from roquet.protocol.acl import Right
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.clients import Heartbeat, SubscriptionCheck
 from roquet.protocol.bodies.groups import QueueLockRequest

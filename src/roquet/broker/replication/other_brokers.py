@@ -10,7 +10,7 @@ from typing import Final, TypeVar, final
 
 import msgspec
 
-from roquet.access.own_account import OwnAccount, request_of
+from roquet.access.accounts import OwnAccount, request_of
 from roquet.broker.registration import OwnIdentity
 from roquet.broker.replication.replica_progress import do_nothing
 from roquet.broker.settings.config import BrokerRole

@@ -21,7 +21,7 @@ from typing import Final, TypeVar, final
 
 import msgspec
 
-from roquet.access.own_account import OwnAccount, request_of
+from roquet.access.accounts import OwnAccount, request_of
 from roquet.broker.replication.errors import MasterRefused
 from roquet.broker.tables.durable_state import ProgressTables
 from roquet.broker.tables.groups import GroupTable

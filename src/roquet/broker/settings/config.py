@@ -14,7 +14,7 @@ from typing import Final, final
 import msgspec
 from msgspec.structs import replace
 
-from roquet.access.own_account import OwnAccount
+from roquet.access.accounts import OwnAccount
 from roquet.broker.ports import HA_PORT_DISTANCE
 from roquet.broker.replication.in_sync import AckPolicy, AckRule
 from roquet.net.limits import DEFAULT_LIMITS, DEFAULT_SERVER_LIMITS, ConnectionLimits, ServerLimits

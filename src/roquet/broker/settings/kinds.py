@@ -6,7 +6,7 @@ from math import ceil
 from pathlib import Path
 from typing import Final, TypeVar
 
-from roquet.access.own_account import read_own_account
+from roquet.access.accounts import read_own_account
 from roquet.net.address_server import read_source
 from roquet.net.errors import BadAddress
 from roquet.net.listening_place import read_place

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from roquet.cli.operating.failures import MISUSED, NOT_FOUND, Failed
 from roquet.client.admin.cluster import AccountSettings
-from roquet.protocol.acl_rights import read_right
+from roquet.protocol.acl import read_right
 from roquet.protocol.errors import BadRight
 
 

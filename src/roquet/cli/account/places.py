@@ -6,8 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, final
 
-from roquet.access.changes import delete_account, put_account
-from roquet.access.keeping import Places, read_accounts, write_change
+from roquet.access.account_store import (
+    AccountPaths,
+    delete_account,
+    put_account,
+    read_accounts,
+    write_change,
+)
 from roquet.cli.operating.brokers import brokers_named
 from roquet.cli.operating.commands import Session
 from roquet.cli.operating.failures import NOT_FOUND, Failed
@@ -71,7 +76,7 @@ SettingsByPlaces = list[tuple[list[AccountPlace], AccountSettings]]
 
 
 def alike(found: Iterable[tuple[AccountPlace, AccountSettings]]) -> SettingsByPlaces:
-    """Places that say the same are one."""
+    """Places with the same settings are one."""
     variants: SettingsByPlaces = []
     for place, settings in found:
         for at, others in variants:
@@ -87,7 +92,7 @@ def alike(found: Iterable[tuple[AccountPlace, AccountSettings]]) -> SettingsByPl
 class AccountsFile:
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        self._places = Places(path)
+        self._places = AccountPaths(path)
         self._disk = SystemDisk()
 
     async def accounts(self) -> BrokerAccounts:

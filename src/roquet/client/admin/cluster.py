@@ -16,7 +16,7 @@ from roquet.client.cluster.brokers import reply_body, reply_header
 from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.errors import ClientError, RequestRefused, Unreachable
 from roquet.client.moments import moment_of
-from roquet.protocol.bodies.accounts import PlainAccount, PlainAccounts
+from roquet.protocol.bodies.accounts import AccountConfig, AccountConfigs
 from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import ProtocolError
@@ -279,7 +279,7 @@ async def put_account(
 ) -> None:
     existing = (await _account_bodies(servers, address)).plain_access_configs
     before = next(
-        (each for each in existing if each.access_key == access_key), PlainAccount(access_key="")
+        (each for each in existing if each.access_key == access_key), AccountConfig(access_key="")
     )
     was = settings_of(before)
     header = PutAccountHeader(
@@ -301,13 +301,13 @@ async def delete_account(servers: AdminServers, address: str, access_key: str) -
     await servers.brokers.ask(address, RequestCode.DELETE_ACL_CONFIG, header)
 
 
-async def _account_bodies(servers: AdminServers, address: str) -> PlainAccounts:
+async def _account_bodies(servers: AdminServers, address: str) -> AccountConfigs:
     code = RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG
     reply = await servers.brokers.ask(address, code, NoFields())
-    return reply_body(PlainAccounts, reply, address)
+    return reply_body(AccountConfigs, reply, address)
 
 
-def settings_of(account: PlainAccount) -> AccountSettings:
+def settings_of(account: AccountConfig) -> AccountSettings:
     return AccountSettings(
         is_admin=account.admin,
         topic_right=account.default_topic_perm or _NO_RIGHT,
@@ -320,9 +320,9 @@ def settings_of(account: PlainAccount) -> AccountSettings:
 
 def plain_account(
     access_key: str, settings: AccountSettings, secret_key: str | None
-) -> PlainAccount:
+) -> AccountConfig:
     """As files have it. Without a secret it is the one of before."""
-    return PlainAccount(
+    return AccountConfig(
         access_key=access_key,
         admin=settings.is_admin,
         default_group_perm=settings.group_right,

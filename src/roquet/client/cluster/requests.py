@@ -6,7 +6,7 @@ import msgspec
 
 from roquet.client.config import Credentials
 from roquet.net.peers import Peers
-from roquet.protocol import acl_signature
+from roquet.protocol import acl
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header, fields_of
@@ -44,6 +44,6 @@ class Requests:
 
 def signed_fields(header: Header, body: bytes, credentials: Credentials) -> msgspec.Raw:
     """The fields of a request with the proof of who sends it."""
-    return acl_signature.signed_fields(
+    return acl.signed_fields(
         header, body, credentials.access_key, credentials.secret_key, credentials.security_token
     )

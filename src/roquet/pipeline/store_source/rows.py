@@ -15,7 +15,7 @@ from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.record_columns import decode_records
 from roquet.protocol.record_columns.arrays import Positions
-from roquet.protocol.record_columns.starts import find_record_starts
+from roquet.protocol.record_columns.record_starts import find_record_starts
 from roquet.store.errors import DamagedRange
 from roquet.store.offline.log_range import Run, StoreRange
 from roquet.store.offline.snapshot import QueueBounds

@@ -1,9 +1,9 @@
-"""Accounts and permissions: the plain list of 4.9 (54), users and policies of 5.x (3001-3010)."""
+"""Accounts and permissions: the list of 4.9 (54), users and policies of 5.x (3001-3010)."""
 
 from roquet.protocol.bodies.body import Body, always
 
 
-class PlainAccount(Body, kw_only=True):
+class AccountConfig(Body, kw_only=True):
     access_key: str
     admin: bool = always(False)
     default_group_perm: str | None = None
@@ -14,14 +14,14 @@ class PlainAccount(Body, kw_only=True):
     white_remote_address: str | None = None
 
     def __repr__(self) -> str:
-        return f"PlainAccount({self.access_key!r})"
+        return f"AccountConfig({self.access_key!r})"
 
 
-class PlainAccounts(Body, kw_only=True):
+class AccountConfigs(Body, kw_only=True):
     """Reply to 54."""
 
     global_white_addrs: list[str] = always([])
-    plain_access_configs: list[PlainAccount] = always([])
+    plain_access_configs: list[AccountConfig] = always([])
 
 
 class User(Body, kw_only=True):

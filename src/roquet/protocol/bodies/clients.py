@@ -72,7 +72,7 @@ _STARTS: Final = (
 )
 
 
-# A number becomes a text as soon as it is read: nobody sees it.
+# A number becomes a text as soon as it is read, so the type checker knows texts only.
 if TYPE_CHECKING:
     _Choice = str
 else:
@@ -86,7 +86,7 @@ class ProducerData(Body, kw_only=True):
 class ConsumerData(Body, kw_only=True):
     """One consumer group of a client.
 
-    The three choices are plain texts: clients of other languages send names that are in no
+    The three choices are texts: clients of other languages send names that are in no
     enum, or none at all, and Java accepts them all the same.
     """
 
@@ -166,7 +166,7 @@ class ConsumeResult(StrEnum):
 
 
 class DirectConsumeResult(Body, kw_only=True):
-    """Reply to 309: how the listener took the message it was given."""
+    """Reply to 309: what the listener returned for the message it was given."""
 
     auto_commit: bool = always(True)
     consume_result: str | None = None  # a `ConsumeResult`
@@ -176,7 +176,7 @@ class DirectConsumeResult(Body, kw_only=True):
 
 
 class ProcessQueueInfo(Body, kw_only=True):
-    """One queue that the consumer owns."""
+    """One queue that is assigned to the consumer."""
 
     cached_msg_count: Int32 = always(0)
     cached_msg_max_offset: Int64 = always(0)

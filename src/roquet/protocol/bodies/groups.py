@@ -97,6 +97,6 @@ class QueueLockRequest(Body, kw_only=True):
 
 
 class LockedQueues(Body, kw_only=True):
-    """Reply to 41: those of the asked queues that the client now holds."""
+    """Reply to 41: those of the requested queues that the client now holds."""
 
     queues: list[MessageQueue] = always([], name="lockOKMQSet")

@@ -93,10 +93,10 @@ class BrokerRegistration(Body, kw_only=True):
 
 
 def read_registration(data: bytes, version: int) -> BrokerRegistration:
-    """The body of a 103 from a peer that says it is of `version`. Raises BadBody or TooLarge.
+    """The body of a 103 from a peer of `version`. Raises BadBody or TooLarge.
 
-    The header says whether it is compressed, but 5.5 brokers say no and send zlib. So
-    the first byte decides.
+    The header has whether it is compressed, but 5.5 brokers set it to false and send zlib.
+    So the first byte decides.
     """
     if not data:
         return BrokerRegistration()
@@ -108,7 +108,7 @@ def read_registration(data: bytes, version: int) -> BrokerRegistration:
 
 
 def write_compressed_registration(registration: BrokerRegistration, version: int) -> bytes:
-    """`version` is the one in the header of the request: readers go by it."""
+    """`version` is the one in the header of the request: readers use it."""
     has_mappings = version >= VERSION_5_0_0
     topics = registration.topics
     parts = [
@@ -152,15 +152,15 @@ def _topic_text(topic: TopicConfig, has_attributes: bool) -> bytes:
         f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums}"
         f" {topic.perm:d} {topic.topic_filter_type}"
     ).encode()
-    # A 4.9 name server reads nothing at all from a text of six words.
+    # A 4.9 name server reads nothing from a text of six fields.
     return b"%b %b" % (text, write_body(topic.attributes)) if has_attributes else text
 
 
 def _read_topic(data: bytes) -> TopicConfig:
-    words = data.split(b" ", 5)
-    if len(words) < 5:
+    parts = data.split(b" ", 5)
+    if len(parts) < 5:
         raise BadBody("BrokerRegistration", f"{data[:100]!r} does not describe a topic")
-    name, read_queue_nums, write_queue_nums, perm, filter_type = words[:5]
+    name, read_queue_nums, write_queue_nums, perm, filter_type = parts[:5]
     try:
         values = {
             "topicName": name.decode(),
@@ -172,8 +172,8 @@ def _read_topic(data: bytes) -> TopicConfig:
         topic = msgspec.convert(values, TopicConfig, strict=False)
     except (UnicodeDecodeError, msgspec.ValidationError) as error:
         raise BadBody("BrokerRegistration", f"{data[:100]!r}: {error}") from None
-    if len(words) > 5:
-        topic.attributes = read_body(dict[str, str], words[5])
+    if len(parts) > 5:
+        topic.attributes = read_body(dict[str, str], parts[5])
     return topic
 
 
@@ -194,7 +194,7 @@ class _Sections:
         return self._data[start:end]
 
     def next_list(self) -> Iterator[bytes]:
-        # The count is not trusted: every item needs bytes that are really there.
+        # The count is not trusted: every item is checked against the bytes left.
         return (self.next_sized() for _ in range(self._next_int32()))
 
     def next_list_if_any(self) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from roquet.protocol.fields import Int32, Int64
 
 
 class TransactionProgress(Body, kw_only=True):
-    """Ours: up to where the check has dealt with half messages, and needs no op messages."""
+    """Ours: up to where the check has handled half messages, and needs no op messages."""
 
     half_offset: Int64 = always(0)
     op_offset: Int64 = always(0)
@@ -60,7 +60,7 @@ class AllProgress(Body, kw_only=True):
 
 
 class ResetOffsets(Body, kw_only=True):
-    """Reply to 222, and what the broker then tells the clients (220)."""
+    """Reply to 222, and the request to the clients that follows it (220)."""
 
     offset_table: QueueTable[Int64] = always(QueueTable())
 

@@ -53,7 +53,7 @@ class RequestModeTable(Body, kw_only=True):
 class BatchAck(Body, kw_only=True):
     """Messages that were popped together."""
 
-    # Bit n of byte n // 8, lowest first, says that the message at `start_offset + n` is done.
+    # Bit n of byte n // 8, lowest first, acknowledges the message at `start_offset + n`.
     acked: bytes = msgspec.field(name="b")
     broker_name: str | None = msgspec.field(name="bn", default=None)
     consumer_group: str = msgspec.field(name="c")

@@ -1,7 +1,8 @@
 """Request and reply headers, one module per subject, named as in `bodies`.
 
-An attribute is the wire name in snake case, so whoever knows one knows the other; names that say
-nothing (`bname`, one-letter ones) or shout (`MSG_REGION`) get a word and keep theirs in `field`.
+An attribute is the wire name in snake case, so one follows from the other; names that say
+nothing (`bname`, one-letter ones) or are in capitals (`MSG_REGION`) are replaced, with the wire
+name in `field`.
 A field without default is mandatory; None is absent. Names end in `Header` (request) or
-`ReplyHeader`. Which code carries which header is said in `catalog.py`.
+`ReplyHeader`. `catalog.py` has which code carries which header.
 """

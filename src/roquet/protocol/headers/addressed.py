@@ -10,11 +10,11 @@ from roquet.protocol.fields import Header
 
 
 class NoFields(Header):
-    """A request or reply that says everything by its code."""
+    """A request or reply without header fields."""
 
 
 class AddressedHeader(Header, kw_only=True):
-    """Keyword only, so that a subclass may begin with its mandatory fields."""
+    """Keyword only, so that a subclass may start with its mandatory fields."""
 
     broker_name: str | None = field(name="bname", default=None)
     namespace: str | None = field(name="ns", default=None)

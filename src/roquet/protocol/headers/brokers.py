@@ -25,8 +25,8 @@ class ExchangeReplicaInfoReplyHeader(Header):
 
 
 class AllOffsetsHeader(Header):
-    """With 43 and 45. A slave of Apache sends none of it; one of ours says which version of the
-    table it has, and an empty text if it has none: only then is the master's version sent.
+    """With 43 and 45. A slave of Apache sends none of it; one of ours sends the version of the
+    table it has, or an empty text if it has none: only then is the master's version sent.
     """
 
     known_version: str | None = None
@@ -40,7 +40,7 @@ class AllOffsetsReplyHeader(Header):
 
 class AllProgressReplyHeader(Header):
     """The same for 45. A slave uses the progress of that master alone whose log it has: `epoch`
-    says which one answered, 0 where there are no epochs.
+    names the one that answered, 0 where there are no epochs.
     """
 
     version: str | None = None
@@ -48,13 +48,13 @@ class AllProgressReplyHeader(Header):
 
 
 class PromoteBrokerHeader(Header):
-    """Ours. `force` takes the office although the master seems to be alive."""
+    """Ours. `force` promotes although the master seems to be alive."""
 
     force: bool = False
 
 
 class PromoteBrokerReplyHeader(Header):
-    """Ours: what the new master promises to senders, and its epoch."""
+    """Ours: when the new master acknowledges sends, and its epoch."""
 
     acknowledge: str
     epoch: Int64

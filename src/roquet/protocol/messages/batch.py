@@ -43,7 +43,7 @@ def decode_batch(data: bytes, count_max: int = BATCH_COUNT_MAX) -> list[BatchIte
 
 
 def split_batch(data: bytes, count_max: int = BATCH_COUNT_MAX) -> list[tuple[int, bytes, bytes]]:
-    """The same as plain tuples, for those in a hurry: flag, body and properties."""
+    """The same as tuples, which are faster: flag, body and properties."""
     items: list[tuple[int, bytes, bytes]] = []
     position = 0
     end = len(data)

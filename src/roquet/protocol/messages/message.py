@@ -1,6 +1,6 @@
 """A message as its sender hands it over and as its reader gets it.
 
-How a stored message lies in bytes is said in `record.py`.
+The bytes of a stored message are drawn in `record.py`.
 """
 
 from collections.abc import Mapping

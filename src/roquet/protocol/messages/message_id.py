@@ -1,10 +1,10 @@
-"""Message ids: where a message lies, and who made it when.
+"""Message ids: where a message is stored, and which client made it when.
 
     offset id   store host (8 or 20) | int64 physical offset
     unique id   IP (4 or 16) | uint16 process | uint32 salt | uint32 month ms | uint16 counter
 
-Both are written as upper-case hex, 32 or 56 characters. A month begins in the local time
-zone of whoever makes or reads the id. Clock, zone and process are handed in.
+Both are written as upper-case hex, 32 or 56 characters. A month starts in the local time
+zone of the process that makes or reads the id. Clock, zone and process are handed in.
 """
 
 from datetime import datetime, timedelta, tzinfo
@@ -66,7 +66,7 @@ def parse_unique_id(text: str) -> UniqueId:
 
 @final
 class UniqueIdMaker:
-    """Makes the ids of one process. The salt tells processes apart that share IP and number."""
+    """Makes the ids of one process. The salt distinguishes processes that share IP and number."""
 
     __slots__ = ("_month_end_ms", "_month_start_ms", "_prefix", "_zone", "id_size", "of_moment")
 
@@ -76,7 +76,7 @@ class UniqueIdMaker:
         self._zone = zone
         self.id_size = len(self._prefix) + 2 * _MOMENT.size
         self._month_start_ms = self._month_end_ms = 0
-        # Whoever knows that the moment is still the same may take ids from here.
+        # A caller that knows that the moment is still the same may take ids from here.
         self.of_moment = NumberedIds()
 
     def make(self, now_ms: int) -> str:

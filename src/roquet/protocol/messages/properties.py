@@ -82,7 +82,7 @@ def with_property(text: str, name: str, value: str) -> str:
 
 
 def _last_value(text: AnyStr, mark: AnyStr, separator: AnyStr) -> AnyStr | None:
-    """The last non-empty value after `mark`; `text` begins and ends with a separator."""
+    """The last non-empty value after `mark`; `text` starts and ends with a separator."""
     found = text.rfind(mark)
     while found >= 0:
         start = found + len(mark)

@@ -117,7 +117,7 @@ def peek_record(buffer: ReadBuffer, position: int = 0) -> RecordHead:
     Raises BadMessage when there is neither.
     """
     if position + _PREFIX.size > len(buffer):
-        raise BadMessage(f"no record begins at byte {position} of {len(buffer)}")
+        raise BadMessage(f"no record starts at byte {position} of {len(buffer)}")
     size, magic = _PREFIX.unpack_from(buffer, position)
     if magic == MAGIC_BLANK:
         if not _PREFIX.size <= size <= len(buffer) - position:
@@ -163,7 +163,7 @@ def peek_record(buffer: ReadBuffer, position: int = 0) -> RecordHead:
 def verify_record(buffer: ReadBuffer, head: RecordHead) -> None:
     """Compares the body with its CRC and the record with its checksum, if it ends in one.
 
-    `head` is what `peek_record` said of the same buffer. Raises BadMessage.
+    `head` is the result of `peek_record` for the same buffer. Raises BadMessage.
     """
     if crc32(buffer[head.body_start : head.body_end]) & CRC_MASK != head.body_crc:
         raise BadMessage(f"the body of the message at {head.physical_offset} breaks its CRC")
@@ -254,7 +254,7 @@ def _check_sizes(
     """Makes sure that the parts add up to the record; returns start and end of the topic."""
     topic_size_layout = _TOPIC_SIZES.get(magic)
     if topic_size_layout is None:
-        raise BadMessage(f"no record begins with magic {magic:#x}")
+        raise BadMessage(f"no record starts with magic {magic:#x}")
     body_end = body_start + body_size
     topic_start = body_end + topic_size_layout.size
     end = position + size

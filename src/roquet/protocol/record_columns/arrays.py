@@ -11,7 +11,7 @@ from roquet.protocol.record_columns.gathering import gather
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Positions: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
-# Rows of two: where texts or bodies lie in a buffer. A negative start says that there is none.
+# Rows of two: where texts or bodies lie in a buffer. A negative start means none.
 Spans: TypeAlias = npt.NDArray[np.int32]
 # Rows of four: the span of a name and the span of its value.
 Pairs: TypeAlias = npt.NDArray[np.int32]

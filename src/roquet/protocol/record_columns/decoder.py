@@ -1,22 +1,30 @@
-"""From a buffer of records to a RecordBatch: regular records at once, the others one by one."""
+"""From a buffer of records to a RecordBatch: regular records at once, the others one by one.
+
+The others go through the scalar reader. Their bodies are decompressed and inner batches become
+their messages; both can be far larger than the input, so all that is read this way has a limit.
+"""
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from roquet.protocol.errors import TooLarge
-from roquet.protocol.messages.message import StoredMessage
-from roquet.protocol.messages.record import ReadBuffer
+from roquet.protocol.errors import BadMessage, TooLarge
+from roquet.protocol.messages.batch import unwrap
+from roquet.protocol.messages.message import StoredMessage, SysFlag
+from roquet.protocol.messages.record import ReadBuffer, read_record
 from roquet.protocol.record_columns.arrays import Bytes, Positions
 from roquet.protocol.record_columns.columns import Column, PropertiesForm, choose_columns
-from roquet.protocol.record_columns.irregular import read_irregular
+from roquet.protocol.record_columns.record_starts import (
+    check_record_starts,
+    find_record_starts,
+)
 from roquet.protocol.record_columns.regular import SortedRecords, sort_records
-from roquet.protocol.record_columns.starts import check_record_starts, find_record_starts
 
-# A log file of the usual size. With all that irregular records may grow to, a column stays
+# A log file of the default size. With all that irregular records may grow to, a column stays
 # below the 2 GiB that Arrow's 32-bit offsets can count.
 DATA_SIZE_MAX: Final = 1024 * 1024 * 1024
 
@@ -33,7 +41,7 @@ def decode_records(
 ) -> pa.RecordBatch:
     """The messages of a pull reply or of a slice of a log file, as the columns `names`.
 
-    By default it is all columns and all records. `starts` says where the wanted records begin,
+    By default it is all columns and all records. `starts` are the positions of the wanted records,
     in ascending order. Records of other `topics` are left out before anything of them is decoded
     or checked but their sizes. Without `check_bodies` regular bodies are not compared with their
     CRC, which takes about as long as decoding them. Nothing in the result refers to `data`.
@@ -70,3 +78,40 @@ def _arrays_of(
 
 def _array_of(column: Column, messages: Sequence[StoredMessage]) -> pa.Array:
     return pa.array([column.of_message(message) for message in messages], column.type)
+
+
+# Chunks are meant to have a few megabytes; this lets every byte of them become thirty.
+IRREGULAR_SIZE_MAX: Final = 256 * 1024 * 1024
+
+_INNER_BATCH: Final = (SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP).value
+_QUEUE_OFFSET_MAX: Final = 2**63 - 1
+
+
+class IrregularMessages(NamedTuple):
+    messages: list[StoredMessage]
+    numbers: list[int]  # which records of the buffer they come from
+
+
+def read_irregular(buffer: Bytes, starts: Positions, numbers: Positions) -> IrregularMessages:
+    """The messages in the records with these numbers. Raises BadMessage or TooLarge."""
+    found = IrregularMessages([], [])
+    size = 0
+    for number in numbers.tolist():
+        messages = _messages_at(buffer.data, int(starts[number]))
+        for message in messages:
+            size += len(message.body) + len(message.topic) + len(message.raw_properties)
+        if size > IRREGULAR_SIZE_MAX:
+            raise TooLarge("irregular messages", size, IRREGULAR_SIZE_MAX)
+        found.messages.extend(messages)
+        found.numbers.extend([number] * len(messages))
+    return found
+
+
+def _messages_at(buffer: ReadBuffer, start: int) -> list[StoredMessage]:
+    message = read_record(buffer, start)
+    if message.sys_flag & _INNER_BATCH != _INNER_BATCH:
+        return [msgspec.structs.replace(message, body=message.decompressed_body())]
+    messages = unwrap(message)
+    if messages and messages[-1].queue_offset > _QUEUE_OFFSET_MAX:
+        raise BadMessage(f"a batch at queue offset {message.queue_offset} counts too far")
+    return messages

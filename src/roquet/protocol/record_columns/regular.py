@@ -1,6 +1,6 @@
-"""Records of the common kind, many at once: magic V1, IPv4, plain body, fitting sizes.
+"""Records of the common kind, many at once: magic V1, IPv4, uncompressed body, fitting sizes.
 
-One compiled pass tells them from the others and says where their parts lie. What columns are
+One compiled pass separates them from the others and finds their parts. What columns are
 made of is gathered from there when the first column asks for it.
 """
 

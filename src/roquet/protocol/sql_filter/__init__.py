@@ -1,8 +1,8 @@
-"""SQL92 filters: an expression over message properties, compiled once, asked per message.
+"""SQL92 filters: an expression over message properties, compiled once, evaluated per message.
 
-    text -> lexer.py -> parser.py -> tree.py -> compiler.py -> SqlFilter
+    text -> parser.py -> tree.py -> compiler.py -> SqlFilter
 
-`values.py` says how a property, which is always a text, meets a number. What
+`values.py` has how a property, which is always a text, is compared with a number. What
 Apache's parser accepts is accepted here, its oddities included; each is named
 where it is coded. Keeping compiled filters is the caller's business.
 """
@@ -31,7 +31,7 @@ class SqlFilter:
         self._evaluate = evaluate
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Only true delivers: not unknown, nor a property that is no number where one is needed."""
+        """Only true delivers: not unknown, nor a property that cannot be compared as a number."""
         try:
             return self._evaluate(properties) is True
         except Unconvertible:

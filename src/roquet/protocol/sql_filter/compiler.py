@@ -2,7 +2,7 @@
 
 The logic has three values: True, False and None for unknown. Whatever can be
 decided before a message is there (kinds, conversions, constants) is decided
-here, so that the usual `property against constant` costs one look-up, one
+here, so that the common `property against constant` costs one look-up, one
 conversion and one comparison.
 """
 

@@ -1,4 +1,4 @@
-"""The tree of an expression: plain values, made by the parser, read by the compiler."""
+"""The tree of an expression: values made by the parser, read by the compiler."""
 
 from enum import Enum
 

@@ -87,7 +87,7 @@ def _integer_of(text: str, bound: int) -> int:
         value = int(text)
         if -bound <= value < bound:
             return value
-    raise Unconvertible(f"{text[:40]!r} is no integer below {bound}")
+    raise Unconvertible(f"{text[:40]!r} is not an integer below {bound}")
 
 
 # Group 1 is what Python reads too. Every repetition ends at a character that it cannot
@@ -104,7 +104,7 @@ DoubleOrder = tuple[float, float]
 
 
 def double_of(text: str) -> DoubleOrder:
-    # Again, a plain number needs no pattern.
+    # Again, a simple number needs no pattern.
     if text.replace(".", "", 1).isdecimal() and text.isascii():
         return order_of(float(text))
     text = text.strip(_JAVA_BLANKS)
@@ -112,7 +112,7 @@ def double_of(text: str) -> DoubleOrder:
         return order_of(float(match[1]))
     if match := _hexadecimal(text):
         return order_of(_hexadecimal_of(match[1]))
-    raise Unconvertible(f"{text[:40]!r} is no number")
+    raise Unconvertible(f"{text[:40]!r} is not a number")
 
 
 def _hexadecimal_of(text: str) -> float:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from roquet.broker.handlers import ROUTES
 from roquet.net.router import Reply
-from roquet.protocol.bodies.accounts import PlainAccounts
+from roquet.protocol.bodies.accounts import AccountConfigs
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.codes import RequestCode as Code, ResponseCode
 from roquet.protocol.command import Command
@@ -105,10 +105,10 @@ async def test_recorded_changes_of_accounts_end_as_they_did(tmp_path: Path) -> N
             assert ours.code == theirs.code, (request.code, ours.remark)
             assert field_texts(ours.fields).keys() == field_texts(theirs.fields).keys()
             if request.code == Code.GET_BROKER_CLUSTER_ACL_CONFIG:
-                expected = read_body(PlainAccounts, theirs.body)
+                expected = read_body(AccountConfigs, theirs.body)
                 for account in expected.plain_access_configs:
                     account.secret_key = None
-                found = read_body(PlainAccounts, ours.body)
+                found = read_body(AccountConfigs, ours.body)
                 assert msgspec.to_builtins(found) == msgspec.to_builtins(expected)
             if request.code == Code.GET_BROKER_CLUSTER_ACL_INFO:
                 (version,) = versions_of(theirs).values()
@@ -148,7 +148,7 @@ async def test_a_new_account_may_come_in_as_soon_as_it_is_answered(bed: BrokerBe
             Code.UPDATE_AND_CREATE_ACL_CONFIG,
             PutAccountHeader(access_key="newcomer", secret_key="hush-hush", topic_perms="a=ALL"),
             ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED,
-            "'ALL' is no right",
+            "'ALL' is not a right",
         ),
         (
             Code.DELETE_ACL_CONFIG,
@@ -160,13 +160,13 @@ async def test_a_new_account_may_come_in_as_soon_as_it_is_answered(bed: BrokerBe
             Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
             GlobalWhiteAddressesHeader(global_white_addrs="here"),
             ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED,
-            "no address",
+            "neither an address",
         ),
         (
             Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
             GlobalWhiteAddressesHeader(global_white_addrs="*", acl_file_full_path="/etc/passwd"),
             ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED,
-            "no file of accounts",
+            "not a file of accounts",
         ),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from roquet.access.own_account import OwnAccount
+from roquet.access.accounts import OwnAccount
 from roquet.broker.errors import NotChangeable
 from roquet.broker.settings.apache_keys import (
     TREATMENTS,

@@ -34,4 +34,4 @@ def test_apaches_home_is_where_its_files_are_unless_it_is_set(
 def test_a_server_without_its_accounts_does_not_start(tmp_path: Path, command: str) -> None:
     result = roquet(command, "--acl-file", tmp_path / "none.yml", "--port", "0")
     assert result.exit_code == 1
-    assert "no such file; `roquet account add` makes one" in result.stderr
+    assert "no such file; `roquet account add` creates one" in result.stderr

@@ -24,7 +24,7 @@ from roquet.client.errors import (
 )
 from roquet.client.producer.sender import judged
 from roquet.net.errors import BadAddress, CallTimedOut, ConnectFailed
-from roquet.protocol.acl_signature import has_valid_signature
+from roquet.protocol.acl import has_valid_signature
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.compression import Compression
 from roquet.protocol.fields import field_texts

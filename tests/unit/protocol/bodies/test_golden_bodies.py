@@ -51,7 +51,7 @@ REPLY_TYPES: Final[dict[int, Any]] = {
     41: groups.LockedQueues,
     43: offsets.ConsumerOffsetTable,
     45: offsets.DelayOffsetTable,
-    54: accounts.PlainAccounts,
+    54: accounts.AccountConfigs,
     61: brokers.TimerMetrics,
     105: name_server.TopicRoute,
     106: name_server.ClusterInfo,

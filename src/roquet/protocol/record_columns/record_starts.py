@@ -1,38 +1,79 @@
-"""The records of a slice of the log that begins or ends anywhere, even inside a record.
+"""Where records start: in a buffer that has nothing else, and in a slice of the log that starts
+and ends anywhere, even inside a record.
 
-A record says where it lies in the log, and its size leads to the next one. A copy of a record
-inside a body says another place; but a body can be written to claim the right one, so claims
-alone prove nothing. What proves it is the record around the body, which begins before it:
+A record names its place in the log, and its size leads to the next one. A copy of a record
+inside a body names another place; but a body can be written to claim the right one, so claims
+alone prove nothing. What proves it is the record around the body, which starts before it:
 
     |<- window, as long as the largest record ->|
     ------[R          ][R    ][R      [c]    ][R   |    ][R    ]----- R records, c claims to be one
                                                 begin
 
-In every window that is as long as the largest record there is, a record begins; so where all that
+In every window that is as long as the largest record there is, a record starts; so where all that
 claims to be a record in a window leads to the same first start after `begin`, that is the true
-one. Where claims contradict each other, the window before is asked, and so on down to the anchor.
+one. Where claims contradict each other, the window before is searched, and so on to the anchor.
 """
 
 from struct import Struct
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from roquet.protocol.messages.record import MAGIC_BLANK, ReadBuffer
+from roquet.protocol.errors import BadMessage
+from roquet.protocol.messages.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, ReadBuffer
 from roquet.protocol.record_columns.arrays import Bytes, Positions, values_at
 from roquet.protocol.record_columns.walking import CLAIM_SIZE, find_claims, walk_records
 
-# Twice the body that brokers take unless told otherwise, with any topic and properties.
+# No body, topic or properties, addresses of the smaller kind.
+RECORD_SIZE_MIN: Final = 91
+BLANK_SIZE_MIN: Final = 8
+# Twice the body that brokers take by default, with any topic and properties.
 RECORD_SIZE_MAX: Final = 8 * 1024 * 1024
 
 _SIZE_AND_MAGIC: Final = Struct(">ii")
 
 
+def find_record_starts(data: Bytes) -> Positions:
+    """Raises BadMessage unless the buffer is made of whole records and blank filler."""
+    starts, position = walk_records(data, 0, data.size)
+    if position < data.size:
+        raise BadMessage(_what_is_wrong(data, position))
+    return np.frombuffer(starts, np.int64)
+
+
+def check_record_starts(data: Bytes, starts: npt.ArrayLike) -> Positions:
+    """Raises BadMessage unless records fit at `starts`, which ascend."""
+    checked = np.ascontiguousarray(starts, np.int64)
+    if not checked.size:
+        return checked
+    if checked.min() < 0 or checked.max() > data.size - RECORD_SIZE_MIN:
+        raise BadMessage(f"a record start lies outside the buffer of {data.size} bytes")
+    sizes = values_at(data, checked, ">i4").astype(np.int64)
+    # The bytes from each start to the next one or to the end.
+    rooms = np.diff(checked, append=data.size)
+    wrong = np.flatnonzero(sizes > rooms)
+    if wrong.size:
+        first = wrong[0]
+        raise BadMessage(f"record of {sizes[first]} bytes does not fit at byte {checked[first]}")
+    return checked
+
+
+def _what_is_wrong(data: Bytes, position: int) -> str:
+    room = data.size - position
+    if room < BLANK_SIZE_MIN:
+        return f"{room} bytes follow the last record"
+    size, magic = _SIZE_AND_MAGIC.unpack_from(data.data, position)
+    if magic not in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK):
+        return f"no record starts at byte {position}"
+    return f"record of {size} bytes does not fit at byte {position}"
+
+
 class FoundRecords(NamedTuple):
     starts: Positions  # in the data, as `decode_records` takes them
     # The physical offset up to which records are known. Before `end`, it is where no whole record
-    # begins: the data ends inside of it, or it is damaged. What follows damage is found by
-    # asking again with a `begin` past it.
+    # starts: the data ends inside of it, or it is damaged. What follows damage is found by
+    # another call with a `begin` past it.
     stop: int
 
 
@@ -48,13 +89,13 @@ def find_records(
     """The records whose first byte lies between the physical offsets `begin` and `end`.
 
     `base` is the physical offset of byte 0 of `data`, which should hold the last record whole.
-    `anchor` is one at or before `begin` where a record is known to begin: the first byte of a log
+    `anchor` is one at or before `begin` where a record is known to start: the first byte of a log
     file, or what an entry of a queue leads to. It is walked from only where nothing else helps.
 
     With an anchor the answer is exact, whatever bodies hold, if the log is undamaged and no record
     is larger than `record_size_max`. Without one it is exact, too, where the data reaches back to
     a window without contradiction, and only a body that was written for its very place in
-    the log contradicts. Otherwise, and after damage, the chain that holds longest is believed.
+    the log contradicts. Otherwise, and after damage, the longest valid chain is taken.
     """
     buffer = np.frombuffer(data, np.uint8)
     log = _Log(buffer, base, record_size_max)
@@ -75,7 +116,7 @@ class _Log(NamedTuple):
     record_size_max: int
 
     def first_start(self, first: int, anchor: int | None) -> int | None:
-        """Where the first record at or after `first` begins, or None if there is none."""
+        """Where the first record at or after `first` starts, or None."""
         if anchor is not None and first - anchor <= self.record_size_max:
             start = self._walked_to(first, anchor)
         else:
@@ -131,7 +172,7 @@ class _Log(NamedTuple):
             return {}
         ends = claims + values_at(self.data, claims, ">i4")
         if ends[-1] >= first and (ends[:-1] == claims[1:]).all():
-            # The usual case: a single chain.
+            # The common case: a single chain.
             return dict.fromkeys(claims.tolist(), int(ends[-1]))
         starts: dict[int, int] = {}
         for claim, end in zip(reversed(claims.tolist()), reversed(ends.tolist()), strict=True):
@@ -170,7 +211,7 @@ class _Log(NamedTuple):
         return np.frombuffer(find_claims(self.data, begin, end, self.base), np.int64)
 
     def _past_blank(self, position: int) -> int:
-        """The end of the blank that begins there, or just there."""
+        """The end of the blank filler that starts there, if any."""
         if position + _SIZE_AND_MAGIC.size > self.data.size:
             return position
         size, magic = _SIZE_AND_MAGIC.unpack_from(self.data.data, position)

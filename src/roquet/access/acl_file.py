@@ -17,7 +17,7 @@
     - counter: 1
       timestamp: 1794775022694
 
-All values but nulls are texts, as Java reads them: a secret of digits is no number.
+All values but nulls are texts, as Java reads them: a secret of digits is not a number.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,8 +29,8 @@ import msgspec
 from roquet.access.accounts import AccessRules, Account
 from roquet.access.addresses import Addresses, read_addresses
 from roquet.access.errors import BadRules
-from roquet.protocol.acl_rights import Right, read_right
-from roquet.protocol.bodies.accounts import PlainAccount
+from roquet.protocol.acl import Right, read_right
+from roquet.protocol.bodies.accounts import AccountConfig
 from roquet.protocol.bodies.body import DataVersion
 from roquet.protocol.errors import BadRight
 from roquet.protocol.names import retry_topic
@@ -38,19 +38,20 @@ from roquet.protocol.names import retry_topic
 if TYPE_CHECKING:
     import yaml
 
+
 # Apache's own limit, for keys and secrets.
 KEY_SIZE_MIN: Final = 7
 _NULL_TAG: Final = "tag:yaml.org,2002:null"
 
 
-class _Account(PlainAccount, kw_only=True, forbid_unknown_fields=True):
-    """A misspelled name would be a right that is not there, or worse."""
+class _Account(AccountConfig, kw_only=True, forbid_unknown_fields=True):
+    """A misspelled name would be a missing right, or worse."""
 
 
 class RulesDocument(
     msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """What one file says, as it says it."""
+    """The content of one file, unchanged."""
 
     global_white_remote_addresses: list[str] | None = None
     accounts: list[_Account] | None = None
@@ -63,7 +64,7 @@ class RulesDocument(
 
 def read_document(content: bytes) -> RulesDocument:
     """Raises BadRules."""
-    # Nobody without access control has to load it.
+    # Without access control it is never loaded.
     import yaml  # noqa: PLC0415
 
     try:
@@ -74,7 +75,7 @@ def read_document(content: bytes) -> RulesDocument:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         raise BadRules(None, f"line {line} is not YAML") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRules(None, f"it is not YAML: {type(error).__name__}") from None
+        raise BadRules(None, f"not YAML: {type(error).__name__}") from None
     except msgspec.ValidationError as error:
         raise BadRules(None, str(error)) from None
 
@@ -103,11 +104,11 @@ def rules_of(documents: Mapping[Path, RulesDocument]) -> AccessRules:
 def _add_accounts(accounts: dict[str, Account], document: RulesDocument) -> None:
     for account in map(account_of, document.accounts or ()):
         if account.access_key in accounts:
-            raise BadRules(None, f"a second account {account.access_key[:100]!r}")
+            raise BadRules(None, f"duplicate account {account.access_key[:100]!r}")
         accounts[account.access_key] = account
 
 
-def account_of(plain: PlainAccount) -> Account:
+def account_of(plain: AccountConfig) -> Account:
     """Raises BadRules."""
     key = plain.access_key
     if len(key) < KEY_SIZE_MIN or len(plain.secret_key or "") < KEY_SIZE_MIN:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from roquet.access.accounts import AccessRules, Account
+from roquet.access.acl_file import read_document, rules_of, write_document
 from roquet.access.errors import BadRules
-from roquet.access.rules_text import read_document, rules_of, write_document
-from roquet.protocol.acl_rights import EITHER, Right
+from roquet.protocol.acl import EITHER, Right
 from tests.support.accounts import ACCOUNTS
 
 PATH = Path("plain_acl.yml")
@@ -82,7 +82,7 @@ def test_what_is_written_is_read_again(text: str) -> None:
 
 def test_an_access_key_is_in_one_file_only() -> None:
     document = read_document(ACCOUNTS.encode())
-    with pytest.raises(BadRules, match=r"b.yml: a second account 'administrator'"):
+    with pytest.raises(BadRules, match=r"b.yml: duplicate account 'administrator'"):
         rules_of({Path("a.yml"): document, Path("b.yml"): document})
 
 
@@ -102,13 +102,13 @@ def test_an_access_key_is_in_one_file_only() -> None:
         ),
         (
             "accounts: [{accessKey: abcdefgh, secretKey: abcdefgh, groupPerms: [a=READ]}]",
-            "'READ' is no right",
+            "'READ' is not a right",
         ),
         (
             "accounts: [{accessKey: abcdefgh, secretKey: abcdefgh, whiteRemoteAddress: here}]",
-            "'here' is no address",
+            "'here' is neither an address",
         ),
-        ("globalWhiteRemoteAddresses: [10.0.0]", "'10.0.0' is no address"),
+        ("globalWhiteRemoteAddresses: [10.0.0]", "'10.0.0' is neither an address"),
         ("!!python/object/apply:os.getcwd []", "line 1 is not YAML"),
         ("just a text", "Expected `object`"),
     ],

@@ -1,19 +1,53 @@
-"""Signatures of requests: HMAC-SHA1 over all header values and the body.
+"""Access control of 4.x on the wire: rights, in the words of Apache's `plain_acl.yml`, and
+signatures of requests, HMAC-SHA1 over all header values and the body.
 
-The values stand in the order of their names, without names or separators between them. That
+The signed values are in the order of their names, without names or separators between them. That
 is weak (a text may move from one field to its neighbour unnoticed) but what all clients send.
-Who may do what is the broker's business.
+Which account has which rights is the broker's business.
 """
 
 from base64 import b64encode
 from collections.abc import Mapping
+from enum import IntFlag
 from types import ModuleType
 from typing import Final
 
 import msgspec
 
 from roquet.protocol.codes import VERSION_4_9_3, VERSION_OURS
+from roquet.protocol.errors import BadRight
 from roquet.protocol.fields import Header, fields_text, header_texts
+
+
+class Right(IntFlag):
+    """An account has all of its bits; a need for several is met by one of them."""
+
+    DENY = 0
+    PUB = 1
+    SUB = 2
+
+    def suffices_for(self, needed: "Right") -> bool:
+        return bool(self & needed)
+
+
+EITHER: Final = Right.PUB | Right.SUB
+
+_WORDS: Final = {
+    "DENY": Right.DENY,
+    "PUB": Right.PUB,
+    "SUB": Right.SUB,
+    "PUB|SUB": EITHER,
+    "SUB|PUB": EITHER,
+}
+
+
+def read_right(text: str) -> Right:
+    """Raises BadRight. Apache takes any other text for DENY; a misspelled right is an error."""
+    right = _WORDS.get(text.strip())
+    if right is None:
+        raise BadRight(text)
+    return right
+
 
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
@@ -28,7 +62,7 @@ _LATELY_SIGNED: Final = "_UNIQUE_KEY_QUERY"
 def signed_fields(
     header: Header, body: bytes, access_key: str, secret: str, security_token: str | None = None
 ) -> msgspec.Raw:
-    """The fields of a request of ours, with the proof of who sends it."""
+    """The fields of a request of ours, signed."""
     texts = header_texts(header)
     texts[ACCESS_KEY] = access_key
     if security_token is not None:
@@ -38,7 +72,7 @@ def signed_fields(
 
 
 def signed_bytes(fields: Mapping[str, str], body: bytes, version: int) -> bytes:
-    """What a client of this version signs."""
+    """The bytes that a client of this version signs."""
     names = [name for name in fields if name not in _NEVER_SIGNED]
     if version <= VERSION_4_9_3 and _LATELY_SIGNED in fields:
         names.remove(_LATELY_SIGNED)
@@ -59,7 +93,7 @@ def has_valid_signature(fields: Mapping[str, str], body: bytes, version: int, se
 
 
 def load_signing() -> None:
-    """For those who will be shown signatures, before the first request waits for it."""
+    """For servers that check signatures, so that no request waits for the import."""
     _hmac()
 
 
@@ -71,5 +105,5 @@ def _hmac() -> ModuleType:
 
 
 def _utf8(text: str) -> bytes:
-    # Like Java, a question mark for half a character.
+    # Like Java, a question mark for a lone surrogate.
     return text.encode("utf-8", "replace")

@@ -1,16 +1,20 @@
-"""Signatures: the documented one, and all those of real clients."""
+"""Signatures: the documented one, and all those of real clients; rights in Apache's words."""
 
 from typing import Final
 
 import pytest
 
-from roquet.protocol.acl_signature import (
+from roquet.protocol.acl import (
     ACCESS_KEY,
+    EITHER,
     SIGNATURE,
+    Right,
     has_valid_signature,
+    read_right,
     sign,
     signed_bytes,
 )
+from roquet.protocol.errors import BadRight
 from roquet.protocol.fields import field_texts
 from tests.support.golden_frames import GoldenFrame, golden_frames
 
@@ -97,3 +101,33 @@ def test_every_recorded_signature_is_valid_unless_it_was_meant_to_be_wrong() -> 
             assert has_valid_signature(fields, command.body, command.version, wrong_secret)
             wrong += 1
     assert (valid, wrong) == (179, 18)
+
+
+# --- rights ---
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("DENY", Right.DENY),
+        ("PUB", Right.PUB),
+        (" SUB ", Right.SUB),
+        ("PUB|SUB", EITHER),
+        ("SUB|PUB", EITHER),
+    ],
+)
+def test_five_words_are_rights(text: str, right: Right) -> None:
+    assert read_right(text) == right
+
+
+@pytest.mark.parametrize("text", ["", "pub", "PUB,SUB", "ANY", "PUB|"])
+def test_other_words_are_mistakes(text: str) -> None:
+    with pytest.raises(BadRight, match="is not a right"):
+        read_right(text)
+
+
+def test_one_of_several_rights_is_enough_and_none_never_is() -> None:
+    assert EITHER.suffices_for(Right.PUB)
+    assert Right.SUB.suffices_for(EITHER)
+    assert not Right.SUB.suffices_for(Right.PUB)
+    assert not Right.DENY.suffices_for(EITHER)

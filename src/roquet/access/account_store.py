@@ -1,0 +1,274 @@
+"""The files of accounts: read at the start, watched for changes, written on request.
+
+An invalid file changes nothing: the rules in force stay, and the error is logged once for each
+state of the file. What an operator changes is a pure function from the documents before to one
+after (`put_account`, `delete_account`, `trust_addresses`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, final
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from roquet.access.accounts import AccessRules
+from roquet.access.acl_file import (
+    RulesDocument,
+    read_document,
+    rules_of,
+    write_document,
+)
+from roquet.access.errors import BadRules, RulesNotSaved, UnknownAccount
+from roquet.clock import Clock
+from roquet.disk import Disk, replace_file
+from roquet.net.threads import to_its_end
+from roquet.protocol.bodies.accounts import AccountConfig
+from roquet.protocol.bodies.body import DataVersion
+
+log = logging.getLogger(__name__)
+
+FILE_SIZE_MAX: Final = 16 * 1024 * 1024
+_WATCH_PERIOD_S: Final = 1.0
+_SUFFIXES: Final = (".yml", ".yaml")
+# Apache's tools have their own key beside the accounts.
+_TOOLS_FILE: Final = "tools.yml"
+
+
+class AccountPaths(msgspec.Struct, frozen=True):
+    """The files of accounts: one, and all those of a directory, if there is one."""
+
+    file: Path
+    directory: Path | None = None
+
+
+def apache_account_paths(home: Path) -> AccountPaths:
+    """The files of an Apache broker."""
+    return AccountPaths(home / "conf" / "plain_acl.yml", home / "conf" / "acl")
+
+
+class AccessSettings(Protocol):
+    """The settings of a server about accounts."""
+
+    @property
+    def access_control(self) -> bool: ...
+
+    @property
+    def accounts_file(self) -> Path | None: ...
+
+    @property
+    def home(self) -> Path | None: ...
+
+
+def open_account_store(settings: AccessSettings, disk: Disk, clock: Clock) -> "AccountStore | None":
+    """None for a server without access control. Raises BadRules."""
+    if not settings.access_control:
+        return None
+    if settings.accounts_file is not None:
+        return AccountStore(AccountPaths(settings.accounts_file), disk, clock)
+    if settings.home is not None:
+        return AccountStore(apache_account_paths(settings.home), disk, clock)
+    raise BadRules(
+        None, "aclEnable needs a file of accounts: set aclFile, give --acl-file, or ROCKETMQ_HOME"
+    )
+
+
+Documents = Mapping[Path, RulesDocument]
+
+
+class Changed(NamedTuple):
+    path: Path
+    document: RulesDocument
+
+
+class _Stamp(msgspec.Struct, frozen=True):
+    """What a directory has of a file: another stamp means that it was written."""
+
+    path: Path
+    size: int
+    modified_ms: int
+
+
+class _Read(msgspec.Struct, frozen=True):
+    documents: dict[Path, RulesDocument]
+    rules: AccessRules
+
+
+@final
+class AccountStore:
+    """`rules` are those in force, `documents` the files they came from."""
+
+    def __init__(self, paths: AccountPaths, disk: Disk, clock: Clock) -> None:
+        """Raises BadRules, also if there is no file."""
+        self._paths = paths
+        self._disk = disk
+        self._clock = clock
+        self._changing = asyncio.Lock()
+        # Before the files are read: a later write is noticed the next time.
+        self._seen = _stamps(paths, disk)
+        self._take(read_accounts(paths, disk))
+
+    rules: AccessRules
+    documents: Mapping[Path, RulesDocument]
+
+    @property
+    def default_file(self) -> Path:
+        return self._paths.file
+
+    def versions(self) -> dict[Path, DataVersion]:
+        return {path: document.version for path, document in self.documents.items()}
+
+    async def watch(self) -> None:
+        """Reloads changed files, for ever."""
+        while True:
+            await asyncio.sleep(_WATCH_PERIOD_S)
+            await self.reload_if_changed()
+
+    async def reload_if_changed(self) -> None:
+        """Applies what is in the files now, if they were written since."""
+        async with self._changing:
+            try:
+                stamps = _stamps(self._paths, self._disk)
+                if stamps == self._seen:
+                    return
+                self._seen = stamps
+                read = await to_its_end(read_accounts, self._paths, self._disk)
+            except (BadRules, OSError) as error:
+                log.error("keeping the previous accounts: %s", error)  # noqa: TRY400  It says it all.
+                return
+            self._take(read)
+            log.info("reloaded %d accounts", len(self.rules.accounts))
+
+    async def change(self, edit: Callable[[Documents], Changed]) -> None:
+        """Returns when a change survives a power cut, and is in force.
+
+        `edit` gets the documents of the files. Raises what it raises, BadRules and RulesNotSaved;
+        then nothing has changed.
+        """
+        async with self._changing:
+            now_ms = self._clock.now_ms()
+            self._take(await to_its_end(write_change, self._paths, self._disk, edit, now_ms))
+            self._seen = _stamps(self._paths, self._disk)
+
+    def _take(self, read: _Read) -> None:
+        self.rules = read.rules
+        self.documents = read.documents
+        for addresses in read.rules.trusted_addresses:
+            log.warning("requests from %s need no account", addresses.text)
+
+
+def write_change(
+    paths: AccountPaths, disk: Disk, edit: Callable[[Documents], Changed], now_ms: int
+) -> _Read:
+    """The files afterwards. Raises what `edit` raises, BadRules and RulesNotSaved."""
+    before = _documents(paths, disk)
+    path, document = edit(before)
+    version = replace(document.version, counter=document.version.counter + 1, timestamp=now_ms)
+    content = write_document(replace(document, data_version=[version]))
+    # Read before it is written, so that no invalid file is written.
+    documents = before | {path: read_document(content)}
+    rules = rules_of(documents)
+    try:
+        replace_file(disk, path, content)
+    except OSError as error:
+        raise RulesNotSaved(path, str(error)) from error
+    return _Read(documents, rules)
+
+
+def read_accounts(paths: AccountPaths, disk: Disk) -> _Read:
+    """Raises BadRules, also if there is no file."""
+    documents = _documents(paths, disk)
+    if not documents:
+        raise BadRules(paths.file, "no such file; `roquet account add` creates one")
+    return _Read(documents, rules_of(documents))
+
+
+def put_account(documents: Documents, default: Path, changes: AccountConfig) -> Changed:
+    """Changes an account in its file, or adds one to the default file.
+
+    Fields that are None stay unchanged; `admin` is always set.
+    """
+    path = _path_of(documents, changes.access_key)
+    if path is None:
+        document = documents.get(default, RulesDocument())
+        return Changed(default, _with_accounts(document, *(document.accounts or ()), changes))
+    document = documents[path]
+    given = {name: value for name, value in asdict(changes).items() if value is not None}
+    return Changed(
+        path,
+        _with_accounts(
+            document,
+            *(
+                replace(each, **given) if each.access_key == changes.access_key else each
+                for each in document.accounts or ()
+            ),
+        ),
+    )
+
+
+def delete_account(documents: Documents, access_key: str) -> Changed:
+    """Raises UnknownAccount."""
+    path = _path_of(documents, access_key)
+    if path is None:
+        raise UnknownAccount(access_key)
+    document = documents[path]
+    rest = [each for each in document.accounts or () if each.access_key != access_key]
+    return Changed(path, _with_accounts(document, *rest))
+
+
+def trust_addresses(documents: Documents, path: Path, addresses: list[str]) -> Changed:
+    """Raises BadRules for a file that is not one of ours: no request may choose a path."""
+    if path not in documents:
+        raise BadRules(None, f"{str(path)[:200]!r} is not a file of accounts of this server")
+    return Changed(path, replace(documents[path], global_white_remote_addresses=addresses))
+
+
+def _path_of(documents: Documents, access_key: str) -> Path | None:
+    for path, document in documents.items():
+        if any(each.access_key == access_key for each in document.accounts or ()):
+            return path
+    return None
+
+
+def _with_accounts(document: RulesDocument, *accounts: AccountConfig) -> RulesDocument:
+    return replace(document, accounts=list(accounts))
+
+
+def _documents(paths: AccountPaths, disk: Disk) -> dict[Path, RulesDocument]:
+    """Raises BadRules."""
+    documents: dict[Path, RulesDocument] = {}
+    try:
+        for stamp in _stamps(paths, disk):
+            if stamp.size > FILE_SIZE_MAX:
+                raise BadRules(stamp.path, f"over the limit of {FILE_SIZE_MAX} bytes")
+            try:
+                documents[stamp.path] = read_document(_content(disk, stamp.path))
+            except BadRules as error:
+                raise BadRules(stamp.path, error.reason) from None
+    except OSError as error:
+        raise BadRules(paths.file, str(error)) from None
+    return documents
+
+
+def _content(disk: Disk, path: Path) -> bytes:
+    descriptor = disk.open(path, writable=False)
+    try:
+        return disk.read(descriptor, 0, FILE_SIZE_MAX)
+    finally:
+        disk.close(descriptor)
+
+
+def _stamps(paths: AccountPaths, disk: Disk) -> list[_Stamp]:
+    """Of all existing files, the default one first. Raises OSError."""
+    found = [
+        _Stamp(paths.file, entry.size, entry.modified_ms)
+        for entry in disk.entries(paths.file.parent)
+        if entry.name == paths.file.name and not entry.is_directory
+    ]
+    for entry in disk.entries(paths.directory) if paths.directory else ():
+        is_ours = entry.name.endswith(_SUFFIXES) and entry.name != _TOOLS_FILE
+        if is_ours and not entry.is_directory and paths.directory is not None:
+            found.append(_Stamp(paths.directory / entry.name, entry.size, entry.modified_ms))
+    return found
