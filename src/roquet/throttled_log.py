@@ -69,6 +69,10 @@ class ThrottledLog:
         """The condition is over: its next line is a first one. Returns whether it was logged."""
         return self._by_key.pop(key, None) is not None
 
+    def clear_all(self) -> None:
+        """All conditions are over."""
+        self._by_key.clear()
+
     def _write(self, repeated: _Repeated) -> None:
         if repeated.count == 1:
             self._log.log(repeated.level, "%s", repeated.last)

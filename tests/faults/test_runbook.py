@@ -181,7 +181,7 @@ def test_an_etcd_that_has_lost_its_data(place: Place) -> None:
     two = place.start("home-2", **own[2])
     stale.stop()
     stale = place.start("home-1", "--found", **own[1])
-    wait_until(lambda: f"nothing is founded: {two.address}" in stale.log_tail(), PATIENCE_S)
+    wait_until(lambda: f"--found is refused: {two.address}" in stale.log_tail(), PATIENCE_S)
     assert said_by(stale)["brokerRole"] == said_by(two)["brokerRole"] == "SLAVE"
 
     two.stop()

@@ -175,7 +175,7 @@ def leave_out_the_margin(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lease, "MARGIN", 0.0)
 
 
-def elect_with_one_voice(patch: pytest.MonkeyPatch) -> None:
+def elect_with_one_vote(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(election, "votes_needed", lambda _members, _replicas_needed: 1)
 
 
@@ -229,8 +229,8 @@ def take_numbers_for_stores(patch: pytest.MonkeyPatch) -> None:
 
 
 def found_again(patch: pytest.MonkeyPatch) -> None:
-    def next_action(view: RecordsView, me: Self, office_epoch: int | None) -> Action:
-        return election.next_action(view, me._replace(was_known=False), office_epoch)
+    def next_action(view: RecordsView, me: Self, own_epoch: int | None) -> Action:
+        return election.next_action(view, me._replace(was_known=False), own_epoch)
 
     patch.setattr(failover_model, "next_action", next_action)
 
@@ -261,7 +261,7 @@ MUTATIONS = (
         scenario=lambda: old_master_returns(is_followed=False),
     ),
     Mutation("lease without margin", leave_out_the_margin, replicas_needed=1),
-    Mutation("elect with one voice", elect_with_one_voice),
+    Mutation("elect with one vote", elect_with_one_vote),
     Mutation("shrink the set at will", shrink_at_will),
     Mutation("let in whoever is near", let_in_whoever_is_near),
     Mutation("a promoted slave forgets the policy", forget_the_policy),

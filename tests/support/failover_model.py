@@ -452,7 +452,7 @@ class FailoverModel:
                 self._members = frozenset({replica.replica})
                 self._elect(replica)
             case Action.RUN:
-                self._run_for_office(replica)
+                self._vote(replica)
 
     def _view(self) -> RecordsView:
         address = str(self._master)
@@ -471,7 +471,7 @@ class FailoverModel:
         end = len(replica.log)
         return LogPlace(replica.history.at(end).number, end)
 
-    def _run_for_office(self, replica: Node) -> None:
+    def _vote(self, replica: Node) -> None:
         replica.is_held = True
         replica.link = None
         place = self._place(replica)
@@ -505,7 +505,7 @@ class FailoverModel:
         replica.trusted_until_s = lease.trusted_until_s(self._clock_s(replica), TTL_S)
         self._acknowledged_place = self._place(replica)
         start, store = len(replica.log), replica.replica.store
-        replica.history = replica.history.begun(epoch, start, store)
+        replica.history = replica.history.with_epoch(epoch, start, store)
         replica.seen = epoch
         replica.replicas_needed = self._replicas_recorded = replica.rule.replicas_needed
         replica.members = self._members

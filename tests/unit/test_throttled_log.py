@@ -86,3 +86,12 @@ def test_after_a_condition_is_over_its_next_line_is_a_first_one(
     assert not throttled.clear("disk")
     throttled.warning("disk", "disk full again")
     assert caplog.messages == ["disk full", "disk full again"]
+
+
+def test_all_conditions_can_be_over_at_once(
+    throttled: ThrottledLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    throttled.warning("disk", "disk full")
+    throttled.clear_all()
+    throttled.warning("disk", "disk full again")
+    assert caplog.messages == ["disk full", "disk full again"]

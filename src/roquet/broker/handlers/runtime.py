@@ -90,7 +90,7 @@ def update_config(broker: Broker, request: Request[NoFields]) -> Deferred:
     if broker.config.log_level is not old.log_level:
         obey_log_level(broker.config.log_level)
     if broker.config.permission != old.permission:
-        broker.topics.announce_anew()
+        broker.topics.bump_version()
     if broker.config.register_interval_ms != old.register_interval_ms:
         broker.registrar.refresh_soon()  # And from then on at the new pace.
     texts = changeable_texts(broker.config)

@@ -19,7 +19,7 @@ from roquet.broker.messages.batch_properties import batch_properties
 from roquet.broker.messages.new_message import NewMessage
 from roquet.broker.messages.retries import DLQ_QUEUE_COUNT, DLQ_QUEUE_ID, retry_count_max
 from roquet.broker.tables.topics import TopicFlag
-from roquet.broker.transactions.phases import begins_transaction, prepare
+from roquet.broker.transactions.phases import prepare, starts_transaction
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Reply, Request, on
 from roquet.protocol.bodies.topics import TopicConfig, TopicFilterType
@@ -62,7 +62,7 @@ def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     properties = stored_properties(sent, broker.cluster_property)
     if properties is not None:
         appended = _append_plain(broker, request, topic, queue_id, properties)
-    elif begins_transaction(header):
+    elif starts_transaction(header):
         message = _new_message(broker, request, topic, queue_id, sent)
         appended = prepare(broker, message, header.producer_group)
         # The sender ends it soon, and then it has to be readable.

@@ -8,7 +8,7 @@ from roquet.broker.handlers.refusals import check_is_master
 from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.stored_record import stored_record
 from roquet.broker.transactions.half_messages import real_queue, resumed
-from roquet.broker.transactions.phases import append_half, commit, open_copy, roll_back
+from roquet.broker.transactions.phases import append_half, commit, open_half, roll_back
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Reply, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -36,7 +36,7 @@ def end_transaction(broker: Broker, request: Request[EndTransactionHeader]) -> A
     if end is None:
         # Apache does not answer this one. Nobody asks for an answer, but whoever does gets one.
         return Reply(remark="the end is not known yet: the broker will ask")
-    half = open_copy(broker, _half_message(broker, header))
+    half = open_half(broker, _half_message(broker, header))
     if half is None:
         return Reply(remark="the transaction is over already")
     return broker.acks.reply_when_safe(request, end(broker, half), Reply(), OnTimeout.KEEP_WAITING)

@@ -1,4 +1,4 @@
-"""Where a slave goes on, and where a reader does."""
+"""Where a slave resumes, what it may cut, and which broker a consumer should pull from."""
 
 from typing import Final
 
@@ -20,8 +20,8 @@ MASTER_ID: Final = 0
 def first_position(reported: int, log_start: int, log_end: int) -> int:
     """What a slave is sent first, whose log has come so far. Raises SlaveAhead and SlaveBehind.
 
-    One that has nothing yet gets all there is. Apache would begin with its last file, and the copy
-    would lack what is older for ever.
+    One that has nothing yet gets the whole log. Apache would start with its last file, and the
+    slave would lack what is older for ever.
     """
     if reported == 0:
         return log_start
@@ -41,11 +41,11 @@ def admission(
     is_elected: bool,
     ack_rule: AckRule | None = None,
 ) -> Admission:
-    """Where a slave of ours goes on: behind what its log and the master's have in common.
+    """Where a slave of ours resumes: after what its log and the master's have in common.
 
     What follows that, it has to cut off. That is right if it wrote that itself, as a master whose
     successor never got it, and if the master was elected for the longest log. Otherwise the master
-    has lost what the slave still has, and a person has to decide.
+    has lost what the slave still has, and an operator has to decide.
 
     Raises Outdated for a slave that knows a later master, SlaveAhead, SlaveBehind and
     NothingInCommon.
@@ -54,7 +54,7 @@ def admission(
     if slave.seen_epoch > epoch:
         raise Outdated(epoch, slave.seen_epoch)
     if slave.log_start == slave.log_end:
-        # It has nothing, and begins where the master does.
+        # It has nothing, and starts where the master does.
         return Admission(epoch, history.starts, slave.log_end, ack_rule)
     end = common_end(history, log_end, EpochHistory(slave.epochs), slave.log_end)
     if end < slave.log_start:
@@ -76,7 +76,7 @@ def check_cut(
     that goes further means that the successor has lost something, and so does one that takes what
     is known to be acknowledged. Both must not follow from an election that went wrong.
     """
-    # Another log may have been acknowledged up to there: one that this broker does not have.
+    # Another log may have been acknowledged up to there, which this broker does not have.
     is_of_this_log = history.at(acknowledged.end).number == acknowledged.epoch
     if cut_end < acknowledged.end <= log_end and is_of_this_log:
         reason = f"everything before {acknowledged.end} was acknowledged"

@@ -1,11 +1,11 @@
-"""Which master wrote which part of a log: epochs, and where each of them begins.
+"""Which master wrote which part of a log: epochs, and where each of them starts.
 
 An epoch is the time of one master, and a later master has a greater one. Within an epoch only its
 master appends, so two logs that have the same epoch of the same author at the same offset are the
 same up to there. (Without etcd, two masters that do not see each other may come to one number.)
 
     this log      | epoch 3      | epoch 7           |
-    that log      | epoch 3           | not copied   |
+    that log      | epoch 3           |
     in common     |--------------|
 
 What lies before the first epoch that is known counts as epoch 0: it was written before there were
@@ -76,8 +76,8 @@ class EpochHistory(msgspec.Struct, frozen=True):
         entry = next((each for each in reversed(self.starts) if each.start < end), _BEFORE_ALL)
         return Epoch(entry.epoch, entry.author)
 
-    def begun(self, epoch: int, start: int, author: str) -> "EpochHistory":
-        """With one more. What began there, or later, has left nothing."""
+    def with_epoch(self, epoch: int, start: int, author: str) -> "EpochHistory":
+        """With one more. What started there, or later, has left nothing."""
         assert epoch > self.latest, "a later master has a greater epoch"
         return EpochHistory((*self.before(start).starts, EpochStart(epoch, start, author)))
 
@@ -93,7 +93,7 @@ class EpochHistory(msgspec.Struct, frozen=True):
 
 
 def is_history(starts: tuple[EpochStart, ...]) -> bool:
-    """Whether what came over the wire, or from a file, can be one."""
+    """Whether what was received, or read from a file, can be one."""
     before = _BEFORE_ALL
     for each in starts:
         if each.epoch <= before.epoch or each.start <= before.start:
@@ -137,7 +137,7 @@ class EpochFile:
     """Belongs to the event loop. Everything that changes it raises StateNotSaved."""
 
     def __init__(self, disk: Disk, root: Path) -> None:
-        """Raises BadStateFile: to go on without it could mix up two logs."""
+        """Raises BadStateFile: to continue without it could mix up two logs."""
         self._file = StateFile(disk, root / FILE_NAME)
         self._remembered = self._file.load(_parsed) or _Remembered(os.urandom(8).hex())
 
@@ -151,7 +151,7 @@ class EpochFile:
 
     @property
     def seen(self) -> int:
-        """The latest epoch that this broker has heard of."""
+        """The latest epoch that this broker knows of."""
         return max(self._remembered.seen, self.history.latest)
 
     @property
@@ -160,7 +160,7 @@ class EpochFile:
 
     @property
     def ack_rule(self) -> AckRule | None:
-        """Of the last master that this broker has followed; None if it told none."""
+        """Of the last master that this broker has followed; None if it sent none."""
         return self._remembered.ack_rule
 
     @property
@@ -185,13 +185,13 @@ class EpochFile:
 
     def begin(self, epoch: int, start: int) -> None:
         """This broker is the master of that epoch, and appends from there on."""
-        history = self.history.begun(epoch, start, self.author)
+        history = self.history.with_epoch(epoch, start, self.author)
         self._save(replace(self._remembered, starts=history.starts))
 
     def follow(
         self, epoch: int, starts: tuple[EpochStart, ...], ack_rule: AckRule | None = None
     ) -> None:
-        """The log goes on with that of a master, which has these epochs and this rule."""
+        """The log continues with that of a master, which has these epochs and this rule."""
         changed = replace(
             self._remembered,
             seen=max(self.seen, epoch),
@@ -201,7 +201,7 @@ class EpochFile:
         self._save(changed)
 
     def cut(self, end: int) -> None:
-        """The log was cut there. What was heard of is not forgotten."""
+        """The log was cut there. Epochs that were seen are not forgotten."""
         starts = self.history.before(end).starts
         self._save(replace(self._remembered, seen=self.seen, starts=starts))
 
@@ -226,5 +226,5 @@ def _parsed(content: bytes) -> _Remembered:
     except msgspec.MsgspecError as error:
         raise _BadEpochs(str(error)) from None
     if not is_history(remembered.starts):
-        raise _BadEpochs("its epochs do not follow one another")
+        raise _BadEpochs("its epochs are not in ascending order")
     return remembered

@@ -1,25 +1,25 @@
-"""What goes over a link, as Apache 4.9 has it. There is no greeting and no goodbye.
+"""What is sent over a link, in the format of Apache 4.9, which has no handshake.
 
 From slave to master, again and again:
 
-      0  int64  how far its log has come. The first one says where it wants to go on, the
-                others confirm what it has; only the last one counts.
+      0  int64  the end of its log. The first one says where it wants to resume, the others
+                confirm what it has; only the last one counts.
 
 From master to slave:
 
       0  int64  physical offset of the bytes that follow
-      8  int32  how many there are; 0 for a sign of life
+      8  int32  how many there are; 0 for a heartbeat
      12  ...    bytes of the log as they lie there, of one file, cut anywhere
 
 Between brokers of ours that have a secret in common (see `handshake`) each is longer:
 
     report      0  int64  epoch of the link
-                8  int64  how far the log of the slave has come
+                8  int64  the end of the slave's log
 
     frame       0  int64  epoch of the master
-                8  int64  how far its log has come: the slave can tell how far it is behind
+                8  int64  the end of its log, so that the slave knows its lag
                16  int64  physical offset of the bytes that follow
-               24  int32  how many there are; 0 for a sign of life
+               24  int32  how many there are; 0 for a heartbeat
                28  ...    bytes of the log
 """
 
@@ -91,7 +91,7 @@ class FrameReader:
         self._left = 0
 
     def pieces(self, data: memoryview) -> Iterator[LogPiece]:
-        """What is in `data`, without copying it; signs of life are left out.
+        """What is in `data`, without copying it; heartbeats are left out.
 
         Raises BadLogFrame and Outdated.
         """
@@ -124,7 +124,7 @@ class FrameReader:
             raise Outdated(min(epoch, self._epoch), max(epoch, self._epoch))
 
 
-# At most this many frames are handed to the socket at once. Others have their turn in between.
+# At most this many frames are handed to the socket at once. Other tasks run in between.
 _FRAME_COUNT_MAX: Final = 16
 
 
@@ -138,7 +138,11 @@ class _Frame(msgspec.Struct, frozen=True):
 
 @final
 class OutgoingFrames:
-    """Begins at `position`. A frame carries `frame_size_max` bytes, or fewer."""
+    """Which bytes a master sends next on one link, whatever part of them the network takes.
+
+    Starts at `position`. A frame carries `frame_size_max` bytes, or fewer. The bytes of the log
+    are not copied: they are handed to the socket where they lie.
+    """
 
     def __init__(
         self,
@@ -150,7 +154,7 @@ class OutgoingFrames:
         # Everything before it was sent.
         self.position = position
         self._frame_size_max = frame_size_max
-        # Of the frame that was begun: what is left of its header, and where its bytes end.
+        # Of the frame that was started: what is left of its header, and where its bytes end.
         self._header = b""
         self._frame_end = position
         self._offered: list[_Frame] = []
@@ -159,7 +163,7 @@ class OutgoingFrames:
     def is_in_frame(self) -> bool:
         return bool(self._header) or self.position < self._frame_end
 
-    def sign_of_life(self) -> None:
+    def heartbeat(self) -> None:
         """Have a frame without bytes sent; only between frames."""
         assert not self.is_in_frame
         self._header = self._encode_header(self.position, 0)

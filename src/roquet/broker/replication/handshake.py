@@ -1,13 +1,13 @@
-"""How two of our own brokers begin a link: each proves that it knows the secret of both.
+"""How two of our own brokers start a link: each proves that it knows the shared secret.
 
     slave                                             master
       MAGIC, Hello: who I am, a nonce        --->
                                              <---     Greeting: a nonce of its own
       Registration: epochs, end of the log   --->
-                                             <---     Admission: epoch, epochs, where to go on
+                                             <---     Admission: epoch, epochs, where to resume
                                                       or Rejection: why not
 
-An Apache slave begins with the end of its log, which is never negative, so its first byte is never
+An Apache slave starts with the end of its log, which is never negative, so its first byte is never
 that of MAGIC. Each message after it is
 
       0  int32  size of the body
@@ -61,20 +61,20 @@ class Greeting(msgspec.Struct, frozen=True, tag=True):
 
 class Registration(msgspec.Struct, frozen=True, tag=True):
     author: str  # under which name its store is in histories
-    seen_epoch: int  # the latest that the slave has heard of
+    seen_epoch: int  # the latest that the slave knows of
     epochs: tuple[EpochStart, ...]
     log_start: int
     log_end: int
-    # Where clients find this broker; older brokers do not say.
+    # Where clients find this broker; older brokers do not send it.
     address: str = ""
 
 
 class Admission(msgspec.Struct, frozen=True, tag=True):
     epoch: int
     epochs: tuple[EpochStart, ...]
-    # What the slave has behind it was never the master's.
+    # What the slave has after it was never the master's.
     go_on_at: int
-    # What senders are promised, whichever broker is the master; older brokers do not say.
+    # What senders are promised, whichever broker is the master; older brokers do not send it.
     ack_rule: AckRule | None = None
 
 
@@ -94,7 +94,7 @@ def body_size(prefix: bytes) -> int:
     """Raises BadHandshake."""
     (size,) = _SIZE.unpack(prefix)
     if not 0 < size <= BODY_SIZE_MAX:
-        raise BadHandshake(f"no message has {size} bytes")
+        raise BadHandshake(f"a message cannot have {size} bytes")
     assert isinstance(size, int)
     return size
 
@@ -114,7 +114,7 @@ class Seal:
 
     def opened(self, body: bytes, proof: bytes, *kinds: type[M]) -> M:
         """Raises NotTrusted and BadHandshake."""
-        # Which kind it is must not be believed before it is proven.
+        # Its kind must not be trusted before the signature is verified.
         if not any(_hmac().compare_digest(self._proof(kind, body), proof) for kind in kinds):
             raise NotTrusted
         try:
@@ -124,7 +124,7 @@ class Seal:
         if not isinstance(message, kinds):
             raise BadHandshake(f"a {type(message).__name__} was not expected")
         if isinstance(message, Registration | Admission) and not is_history(message.epochs):
-            raise BadHandshake("its epochs do not follow one another")
+            raise BadHandshake("its epochs are not in ascending order")
         if isinstance(message, Hello | Greeting) and len(message.nonce) != NONCE_SIZE:
             raise BadHandshake(f"a nonce has {NONCE_SIZE} bytes")
         return message
@@ -145,7 +145,7 @@ def _hmac() -> ModuleType:
     return hmac
 
 
-async def greet_master(
+async def register_at_master(
     stream: ByteStream,
     secret: bytes,
     *,
@@ -170,27 +170,27 @@ async def greet_master(
     if answer.epoch < own.seen_epoch:
         raise Outdated(answer.epoch, own.seen_epoch)
     if answer.go_on_at > own.log_end:
-        raise BadHandshake(f"nothing goes on at {answer.go_on_at} here")
+        raise BadHandshake(f"this log ends before {answer.go_on_at}, where it should resume")
     return answer
 
 
-class Greeted(msgspec.Struct, frozen=True):
-    """Whom a master has let in, and where it goes on."""
+class AcceptedSlave(msgspec.Struct, frozen=True):
+    """A slave that a master has admitted, and where it resumes."""
 
     hello: Hello
     registration: Registration
     admission: Admission
 
 
-async def greet_slave(
+async def accept_slave(
     stream: ByteStream,
     secret: bytes,
     *,
     cluster: str,
     broker_name: str,
     admit: Callable[[Hello, Registration], Admission],
-) -> Greeted:
-    """As a master, after MAGIC was read. `admit` raises LinkError, which the slave is told.
+) -> AcceptedSlave:
+    """As a master, after MAGIC was read. A LinkError that `admit` raises is sent to the slave.
 
     Raises LinkError, TlsRefused and OSError, such as TimeoutError.
     """
@@ -205,15 +205,15 @@ async def greet_slave(
         try:
             if (hello.cluster, hello.broker_name) != (cluster, broker_name):
                 raise Rejected(
-                    f"this is {broker_name} of {cluster}, not {hello.broker_name} of"
-                    f" {hello.cluster}"
+                    f"this is {broker_name} of cluster {cluster}, not {hello.broker_name} of"
+                    f" cluster {hello.cluster}"
                 )
             admission = admit(hello, registration)
         except LinkError as error:
             await stream.send_all(seal.sealed(Rejection(str(error))))
             raise
         await stream.send_all(seal.sealed(admission))
-    return Greeted(hello, registration, admission)
+    return AcceptedSlave(hello, registration, admission)
 
 
 async def received_exactly(stream: ByteStream, size: int) -> bytes:
@@ -223,7 +223,7 @@ async def received_exactly(stream: ByteStream, size: int) -> bytes:
     while rest:
         received = await stream.receive_into(rest)
         if not received:
-            raise LinkClosed("it has closed the link; its log says why")
+            raise LinkClosed("the peer closed the link; see its log for the reason")
         rest = rest[received:]
     return bytes(found)
 

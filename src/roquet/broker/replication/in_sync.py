@@ -36,7 +36,7 @@ def is_in_set(replica: Replica, members: Collection[Replica]) -> bool:
 
 
 class ReplicaState(msgspec.Struct, frozen=True):
-    """What a master knows of one broker that follows it, or did, or should."""
+    """What a master knows of one replica that is linked, was, or should be."""
 
     replica: Replica
     confirmed_end: int
@@ -66,7 +66,7 @@ def wanted_members(
     now_s: float,
     bound: LagBound,
 ) -> frozenset[Replica]:
-    """Who should be in sync: members that are near, and others that are near and linked."""
+    """The set as it should be: members that are near, and others that are near and linked."""
     return frozenset(
         each.replica
         for each in states

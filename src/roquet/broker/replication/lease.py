@@ -1,8 +1,8 @@
-"""How long a master may trust its lease, without asking.
+"""How long a master may trust its lease without asking etcd.
 
 etcd counts the seconds of a lease by its own clock, from when it was granted or renewed. The
-master counts from before it asked, and stops earlier: its clock may be slower, and between the last
-look at the clock and the bytes of an acknowledgement its process may stand still for a moment.
+master counts from before it asked, and stops earlier: its clock may be slower, and between reading
+the clock and sending an acknowledgement its process may be suspended for a moment.
 
     asked        answered                  the master stops           etcd gives it to others
     |------------|-------------------------|..........margin..........|
@@ -14,7 +14,7 @@ from typing import Final, final
 from roquet.clock import Clock
 
 # Clocks of healthy machines differ by less than a thousandth; the rest is for the moment between
-# the look and the bytes.
+# reading the clock and sending.
 MARGIN: Final = 0.25
 
 
@@ -24,7 +24,7 @@ def trusted_until_s(asked_at_s: float, ttl_s: float) -> float:
 
 @final
 class Lease:
-    """Belongs to the event loop. The clock is one that runs on while the process stands still."""
+    """Belongs to the event loop. The clock must run on while the process is suspended."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""A master's side of replication: a port, and a link for each slave that has connected to it."""
+"""The master's end of replication: a port, and a link for each slave that has connected to it."""
 
 import asyncio
 import errno
@@ -25,7 +25,7 @@ from roquet.broker.replication.handshake import (
     Admission,
     Hello,
     Registration,
-    greet_slave,
+    accept_slave,
     received_exactly,
 )
 from roquet.broker.replication.in_sync import Replica
@@ -44,7 +44,7 @@ from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
-# Nobody has to prove that it is a slave, so strangers must not take all descriptors.
+# Connections need no authentication here, so strangers must not take all descriptors.
 LINK_COUNT_MAX: Final = 32
 _BACKLOG: Final = 16
 
@@ -64,10 +64,10 @@ class SlaveLinks:
         secret: SharedSecret | None = None,
         tls: ServerTls | None = None,
     ) -> None:
-        """Without `secret`, slaves are those of Apache's protocol; without `tls`, plain ones."""
-        # Whether a slave may come from an address; assembly says it, where there is a guard.
+        """Without `secret`, slaves speak Apache's protocol; without `tls`, unencrypted."""
+        # Whether a slave may connect from an address; set where there is a guard.
         self.may_follow: Callable[[str], bool] = lambda _ip: True
-        self._log = ThrottledLog(log, clock.monotonic_s)
+        self._refusals = ThrottledLog(log, clock.monotonic_s)
         self._config = config
         self._clock = clock
         self._store = store
@@ -92,18 +92,18 @@ class SlaveLinks:
             raise
         self._listener.setblocking(False)
         self._accepting = self._services.run(
-            "take slaves", self._accept, on_failure=OnFailure.RESTART
+            "accept slaves", self._accept, on_failure=OnFailure.RESTART
         )
 
     def stop(self) -> None:
-        """Takes no more slaves."""
+        """Accepts no more slaves."""
         if self._listener is not None and self._accepting is not None:
             self._accepting.cancel()
             # Not before the loop has stopped looking at it.
             asyncio.get_running_loop().call_soon(self._listener.close)
 
     def wake(self) -> None:
-        """Somebody waits for what was stored last."""
+        """A sender waits for what was stored last."""
         for link in self._links:
             link.wake()
 
@@ -114,11 +114,13 @@ class SlaveLinks:
             sock, peer = await loop.sock_accept(self._listener)
             address = str(Address(peer[0], peer[1]))
             if not self.may_follow(peer[0]):
-                self._refuse("address", address, "no account trusts its address")
+                self._log_refusal("address", address, "no account trusts its address")
                 sock.close()
                 continue
             if len(self._links) >= LINK_COUNT_MAX:
-                log.warning("refusing slave %s: there are %d already", address, LINK_COUNT_MAX)
+                self._log_refusal(
+                    "count", address, f"{LINK_COUNT_MAX} slaves are connected already"
+                )
                 sock.close()
                 continue
             sock.setblocking(False)
@@ -140,21 +142,22 @@ class SlaveLinks:
         try:
             await link.serve()
         except (TlsRefused, TlsNotUsable) as error:
-            self._refuse("encryption", link.address, str(error))
+            self._log_refusal("encryption", link.address, str(error))
         except DuplicateReplica as error:
-            self._refuse("brokerId", link.address, str(error))
+            self._log_refusal("brokerId", link.address, str(error))
         except (LinkError, OSError) as error:
-            log.warning("slave %s is gone: %s", link.address, reason_of(error))
+            log.warning("slave %s disconnected: %s", link.address, reason_of(error))
         finally:
             self._links.discard(link)
             link.close()
 
-    def _refuse(self, kind: str, address: str, reason: str) -> None:
-        self._log.warning(kind, f"refusing slave {address}: {reason}")
+    def _log_refusal(self, kind: str, address: str, reason: str) -> None:
+        """Not every second: a refused slave reconnects."""
+        self._refusals.warning(kind, f"refusing slave {address}: {reason}")
 
 
 _REPORTS_SIZE: Final = 4096
-# How soon a slave gets what nobody waits for: soon while there is something to send.
+# How soon a slave gets what no sender waits for: soon while there is something to send.
 _BUSY_PAUSE_S: Final = 0.01
 _IDLE_PAUSE_S: Final = 0.1
 _BUSY_S: Final = 1.0
@@ -162,7 +165,7 @@ _BUSY_S: Final = 1.0
 
 @final
 class SlaveLink:
-    """Belongs to the event loop and to whoever took the connection."""
+    """One slave's link: what is sent, and what is confirmed. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -180,18 +183,18 @@ class SlaveLink:
         self._secret = secret
         self._tls = tls
         self._socket = sock
-        # As long as it has said nothing.
+        # Until its first bytes arrive.
         self._stream: ByteStream = PlainStream(sock)
         self.address = address
         self._clock = clock
         self._store = store
         self._replicas = replicas
         self._frame_size_max = config.ha_frame_size_max
-        self._sign_of_life_s = config.ha_heartbeat_interval_ms / 1000
+        self._heartbeat_s = config.ha_heartbeat_interval_ms / 1000
         self._silence_s_max = config.ha_silence_ms_max / 1000
         self._reports = ReportReader()
         self._is_wanted = asyncio.Event()
-        self._heard_at_s = self._sent_at_s = clock.monotonic_s()
+        self._received_at_s = self._sent_at_s = clock.monotonic_s()
 
     def wake(self) -> None:
         self._is_wanted.set()
@@ -205,21 +208,21 @@ class SlaveLink:
         Never returns.
         """
         async with asyncio.timeout(self._silence_s_max):
-            self._stream, heard = await accept_stream(self._socket, self._tls)
-            first = heard + await received_exactly(self._stream, len(MAGIC) - len(heard))
+            self._stream, start = await accept_stream(self._socket, self._tls)
+            first = start + await received_exactly(self._stream, len(MAGIC) - len(start))
         if first == MAGIC:
-            slave, outgoing = await self._greeted()
+            slave, outgoing = await self._registered()
         else:
-            slave, outgoing = self._plain(first)
-        log.info("slave %s follows from %d on", self.address, slave.sent_end)
+            slave, outgoing = self._apache_slave(first)
+        log.info("slave %s replicates from offset %d", self.address, slave.sent_end)
         self._replicas.join(slave)
         try:
             await run_until_first_fails(self._read_reports(slave), self._send(slave, outgoing))
         finally:
             self._replicas.leave(slave)
 
-    def _plain(self, first: bytes) -> tuple[Slave, OutgoingFrames]:
-        """One that speaks as Apache's do. Raises LinkError."""
+    def _apache_slave(self, first: bytes) -> tuple[Slave, OutgoingFrames]:
+        """One that speaks Apache's protocol. Raises LinkError."""
         if self._secret is not None and not self._config.takes_plain_slaves:
             raise NotTrusted
         reported = self._reports.last(first)
@@ -229,7 +232,7 @@ class SlaveLink:
             position, self._frame_size_max
         )
 
-    async def _greeted(self) -> tuple[Slave, OutgoingFrames]:
+    async def _registered(self) -> tuple[Slave, OutgoingFrames]:
         """One of ours. Raises LinkError, TlsRefused and OSError."""
         secret, config, store = self._secret, self._config, self._store
         if secret is None:
@@ -248,7 +251,7 @@ class SlaveLink:
                 ack_rule=config.ack_rule,
             )
 
-        greeted = await greet_slave(
+        accepted = await accept_slave(
             self._stream,
             secret.key,
             cluster=config.cluster_name,
@@ -260,10 +263,10 @@ class SlaveLink:
         def header(position: int, size: int) -> bytes:
             return encode_epoch_header(epoch, store.log_end, position, size)
 
-        position = first_position(greeted.admission.go_on_at, store.log_start, store.log_end)
+        position = first_position(accepted.admission.go_on_at, store.log_start, store.log_end)
         # What it has confirmed is what its first report says.
-        replica = Replica(greeted.hello.replica_id, greeted.registration.author)
-        address = greeted.registration.address or self.address
+        replica = Replica(accepted.hello.replica_id, accepted.registration.author)
+        address = accepted.registration.address or self.address
         slave = Slave(self.address, 0, position, replica, address)
         return slave, OutgoingFrames(position, self._frame_size_max, header)
 
@@ -287,8 +290,8 @@ class SlaveLink:
         """
         size = await self._stream.receive_into(buffer)
         if not size:
-            raise LinkClosed("it has closed the link")
-        self._heard_at_s = self._clock.monotonic_s()
+            raise LinkClosed("the peer closed the link")
+        self._received_at_s = self._clock.monotonic_s()
         return self._reports.last(bytes(buffer[:size]))
 
     async def _read_reports(self, slave: Slave) -> None:
@@ -305,15 +308,15 @@ class SlaveLink:
             now_s = self._clock.monotonic_s()
             if outgoing.position < self._store.log_start:
                 raise SlaveBehind(outgoing.position, self._store.log_start)
-            if now_s - self._heard_at_s > self._silence_s_max:
-                raise LinkClosed(f"it has said nothing for {self._silence_s_max:g} s")
+            if now_s - self._received_at_s > self._silence_s_max:
+                raise LinkClosed(f"nothing received for {self._silence_s_max:g} s")
             # With sync flush, a slave must not have what a power cut can take from its master.
             buffers = outgoing.buffers(self._store.stored_end, self._store.log_view)
             if buffers:
                 await self._send_some(outgoing, buffers)
                 slave.sent_end = outgoing.position
-            elif now_s - self._sent_at_s >= self._sign_of_life_s:
-                outgoing.sign_of_life()
+            elif now_s - self._sent_at_s >= self._heartbeat_s:
+                outgoing.heartbeat()
             else:
                 await self._until_wanted(now_s)
 
@@ -331,7 +334,7 @@ class SlaveLink:
             async with asyncio.timeout(self._silence_s_max):
                 await self._stream.until_writable()
         else:
-            await asyncio.sleep(0)  # Others have their turn.
+            await asyncio.sleep(0)  # Let other tasks run.
 
     async def _until_wanted(self, now_s: float) -> None:
         is_busy = now_s - self._sent_at_s < _BUSY_S

@@ -1,7 +1,7 @@
-"""What other brokers of the same name there are, as name servers and those brokers say.
+"""Other brokers of the same name, as name servers and those brokers report them.
 
 Everything here is best effort: a server that does not answer, or answers something else, is left
-out. Decisions that are made of it are in `succession`.
+out. The decisions are in `succession`.
 """
 
 import asyncio
@@ -38,12 +38,12 @@ B = TypeVar("B", bound=Body)
 
 
 class OtherBroker(msgspec.Struct, frozen=True):
-    """Another broker of this name. What it does not say is 0."""
+    """Another broker of this name. What it does not report is 0."""
 
     address: str
     epoch: int  # in which its log was written last
     log_end: int = 0
-    # Whether it has answered itself, as a master; otherwise a name server has said this of it, or
+    # Whether it has answered itself, as a master; otherwise a name server has reported this, or
     # it is a slave by now.
     is_master: bool = True
 
@@ -64,7 +64,7 @@ class OtherBrokers:
         self.identity = identity
         self._name_servers = name_servers
         # Called when a name server does not know this broker, nor another master of its name: it
-        # was restarted, and must not be left without an answer to whoever asks next.
+        # was restarted, and should be able to answer the next request for it.
         self.on_unknown: Callable[[], None] = do_nothing
 
     async def masters(self) -> list[OtherBroker]:
@@ -141,14 +141,14 @@ class OtherBrokers:
 
     async def _asked(self, address: str) -> OtherBroker | None:
         code = RequestCode.GET_BROKER_RUNTIME_INFO
-        said = await self._body(address, code, NoFields(), KvTable)
-        if said is None:
+        info = await self._body(address, code, NoFields(), KvTable)
+        if info is None:
             return None
         return OtherBroker(
             address,
-            _number(said.table.get("replicationEpoch")),
-            _number(said.table.get("commitLogMaxOffset")),
-            is_master=said.table.get("brokerRole") != BrokerRole.SLAVE.value,
+            _number(info.table.get("replicationEpoch")),
+            _number(info.table.get("commitLogMaxOffset")),
+            is_master=info.table.get("brokerRole") != BrokerRole.SLAVE.value,
         )
 
     async def _body(

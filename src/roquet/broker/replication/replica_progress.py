@@ -1,17 +1,17 @@
 """Which slaves a master has, and how far each has confirmed the log. State; it knows no sockets.
 
-A master that waits for slaves answers a send when `slaves_needed` of them have confirmed it. With
-fewer that are near enough it does not wait, and says so:
+A master that waits for slaves answers a send when `slaves_needed` of them have confirmed it. If
+fewer are near enough it does not wait, and answers so:
 
-    too few     not as many have reported, or are `lag_size_max` behind     SLAVE_NOT_AVAILABLE
-    enough      as many are nearer                                          wait, but not for ever
+    too few     fewer have reported and lag by less than `lag_size_max`     SLAVE_NOT_AVAILABLE
+    enough      that many have                                              wait, with a timeout
 
-While they are waited for, readers are shown only what was confirmed, or given up: what a reader
-has seen does not vanish with the master. What was readable stays so when a slave comes.
+While it waits for them, readers are shown only what was confirmed, or given up: what a reader has
+seen does not vanish with the master. What was readable stays so when a slave connects.
 
-Where another broker may step in (`members` is not None) only those that are in sync count, nothing
-is acknowledged unless `may_acknowledge` says so, and what was given up is not shown: a successor
-may not have it. A master that is in sync with nobody has no successor, and shows everything.
+Where another broker may take over (`members` is not None) only those in sync count, nothing is
+acknowledged unless `may_acknowledge` allows it, and what was given up is not shown: a successor may
+not have it. A master that is alone in sync has no successor, and shows everything.
 """
 
 from collections.abc import Callable
@@ -28,11 +28,11 @@ _DUPLICATE_S: Final = 30.0
 
 
 def do_nothing() -> None:
-    """For a master that waits for nobody."""
+    """For a master that waits for no slave."""
 
 
 def always() -> bool:
-    """For a master that nobody can replace."""
+    """For a master that has no successor."""
     return True
 
 
@@ -75,14 +75,14 @@ class ReplicaProgress:
         self._now_s = now_s
         self._slaves_needed = slaves_needed
         self.slaves: list[Slave] = []
-        # Who is in sync, the master itself among them; None where nobody decides that.
+        # The in-sync set, with the master itself; None without etcd.
         self.members: frozenset[Replica] | None = None
         self.may_acknowledge: Callable[[], bool] = always
         # The most that enough slaves ever confirmed.
         self._confirmed_end = 0
-        # What readers were shown while nobody was waited for, or given up.
+        # What readers were shown while no slave was waited for, or given up.
         self._shown_end = 0
-        # When this master took office, and what the log had then: all of it may be acknowledged.
+        # When this broker became master, and its log then: all of it may be acknowledged.
         self._since_s = now_s()
         self._since_end = 0
         self._gone: dict[Replica, ReplicaState] = {}
@@ -91,11 +91,11 @@ class ReplicaProgress:
         self.on_change: Callable[[], None] = do_nothing
 
     def require(self, slaves_needed: int) -> None:
-        """As many have to confirm a message from now on."""
+        """So many have to confirm a message from now on."""
         self._slaves_needed = slaves_needed
 
     def lead(self, members: frozenset[Replica], may_acknowledge: Callable[[], bool]) -> None:
-        """From now on there are successors. All that the log has by now was elected with it."""
+        """From now on there may be a successor. What the log has now was elected with it."""
         self.members = members
         self.may_acknowledge = may_acknowledge
         self._since_s = self._now_s()
@@ -154,14 +154,14 @@ class ReplicaProgress:
 
     @property
     def shown_end(self) -> int:
-        """What lies behind it in the log is not shown to readers yet."""
+        """What lies after it in the log is not shown to readers yet."""
         if not self._slaves_needed or not self._hides():
             return EVERYTHING
         return max(self.confirmed_end, self._shown_end)
 
     @property
     def apache_end(self) -> int:
-        """What all slaves have that cannot tell for which log a table is true: those of Apache."""
+        """What all slaves of Apache have: they do not know for which log a table is true."""
         ends = (slave.confirmed_end for slave in self.slaves if slave.replica is None)
         return min(ends, default=EVERYTHING)
 
@@ -182,7 +182,7 @@ class ReplicaProgress:
 
     @property
     def duplicate(self) -> str | None:
-        """Who was refused for that, lately: a slave tries again every second or so."""
+        """What was refused for that, lately: a slave retries every second or so."""
         is_recent = self._now_s() - self._duplicate_at_s <= _DUPLICATE_S
         return self._duplicate if is_recent else None
 

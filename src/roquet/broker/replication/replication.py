@@ -1,4 +1,4 @@
-"""Everything that a broker has of replication, whichever role it plays."""
+"""The replication of one broker, in either role: its links, its replicas, its successor."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class RestartAsSlave(msgspec.Struct, frozen=True):
-    """How a broker has to begin again: as a slave, and perhaps without the end of its log."""
+    """How a broker has to restart: as a slave, and perhaps without the end of its log."""
 
     broker_id: int
     cut_end: int | None = None
@@ -47,7 +47,7 @@ class Replication:
         tables: SlaveTables,
         on_grown: Callable[[Grown], None],
     ) -> None:
-        # As it is now: a broker that is promoted has another one.
+        # The current one: a promotion replaces it.
         self.config = config
         self._clock = clock
         self._store = store
@@ -109,16 +109,16 @@ class Replication:
 
     @property
     def obstacle(self) -> str | None:
-        """Why this broker neither takes messages nor copies any; None if it does."""
+        """Why this broker neither accepts messages nor replicates any; None if it does."""
         if self.master_link is not None:
             return self.master_link.problem
         rival = self.succession.rival
         if rival is None:
             return None
         return (
-            f"{rival.address} is a master of {self.config.broker_name} in epoch {rival.epoch}, too."
-            " Compare both logs, and demote the one that is to follow: roquet broker demote ADDRESS"
-            " --force --id NUMBER"
+            f"two masters: {rival.address} is also a master of {self.config.broker_name} in epoch"
+            f" {rival.epoch}. Compare both logs and demote the one that is to be the slave: roquet"
+            " broker demote ADDRESS --force --id NUMBER"
         )
 
     def step_down(self, succession: Succession) -> None:
@@ -128,8 +128,8 @@ class Replication:
             return
         self.secret.epochs.be_succeeded(succession.by.epoch, slave_id=succession.free_id)
         log.warning(
-            "%s is the master of %s in epoch %d, this broker was it in epoch %d: it becomes slave"
-            " %d, and keeps what only it has in divergent/",
+            "%s is the master of %s in epoch %d, this broker was in epoch %d: stepping down to"
+            " slave %d; what only this broker has is kept in divergent/",
             succession.by.address,
             self.config.broker_name,
             succession.by.epoch,
@@ -143,7 +143,7 @@ class Replication:
             self.restart_request.set_result(restart)
 
     def stop_following(self) -> None:
-        """The log grows no more, from this very moment on."""
+        """The log stops growing at once."""
         if self.master_link is not None:
             self.master_link.hold()
         for task in self.following:
@@ -195,7 +195,7 @@ class Replication:
         }
 
     def in_sync(self) -> frozenset[int]:
-        """The ids of those that are: as etcd has it or, without it, as far as can be seen here."""
+        """The ids of brokers in sync: as etcd has it or, without it, as far as known here."""
         if self.replicas.members is not None:
             return frozenset(each.replica_id for each in self.replicas.members)
         bound = LagBound(self.config.ha_lag_size_max, inf)
@@ -212,7 +212,7 @@ class Replication:
         return link is not None and (self.secret is None or link.epoch == epoch)
 
     def _linked(self) -> None:
-        """By another link than before, perhaps to another master: its tables are wanted."""
+        """There is a new link, perhaps to another master: its tables are needed."""
         self.table_sync.link_made()
         self.tables_wanted.set()
 

@@ -1,11 +1,14 @@
-"""What a link does at the same time: one task for each direction, and both end together."""
+"""Runs the two directions of a link, or of a lease, as tasks that end together.
+
+Both ends of a link use it, and the failover member.
+"""
 
 import asyncio
 from collections.abc import Coroutine
 
 
 async def run_until_first_fails(*directions: Coroutine[None, None, None]) -> None:
-    """Until one of them fails, and raises what that raised. None of them returns by itself.
+    """Runs until one of them fails, and raises its error. None of them returns by itself.
 
     Not a TaskGroup: that of Python 3.11 forgets that it was cancelled when a task fails just then.
     """
@@ -17,5 +20,5 @@ async def run_until_first_fails(*directions: Coroutine[None, None, None]) -> Non
     finally:
         for task in tasks:
             task.cancel()
-        # They are at a socket or a pause, so this takes no time.
+        # They wait at a socket or a pause, so this takes no time.
         await asyncio.gather(*tasks, return_exceptions=True)

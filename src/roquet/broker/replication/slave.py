@@ -1,4 +1,4 @@
-"""A slave's side of replication: one link to its master, made again whenever it is lost."""
+"""The slave's end of replication: one link to its master, reconnected whenever it is lost."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from roquet.broker.replication.errors import (
     reason_of,
 )
 from roquet.broker.replication.frames import FrameReader, encode_epoch_report, encode_report
-from roquet.broker.replication.handshake import Registration, greet_master
+from roquet.broker.replication.handshake import Registration, register_at_master
 from roquet.broker.replication.in_sync import AckRule
 from roquet.broker.replication.replica_progress import do_nothing
 from roquet.broker.replication.run_until_first_fails import run_until_first_fails
@@ -34,22 +34,23 @@ from roquet.state_file import StateFileError
 from roquet.store.errors import StoreError
 from roquet.store.message_store import MessageStore
 from roquet.store.replica_log import Grown, ReplicaLog
+from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
 _RETRY_PAUSE_S: Final = 1.0
-_LOOK_PAUSE_S: Final = 0.1
+_ADDRESS_PAUSE_S: Final = 0.1
 _REMINDER_S: Final = 600.0
 _BUFFER_SIZE: Final = 512 * 1024
 _NO_MASTER: Final = (
-    "nothing is copied: no name server knows a living master of this name, and haMasterAddress"
-    " names none"
+    "not replicating: no name server knows a live master of this broker name, and haMasterAddress"
+    " is not set"
 )
 
 
 @final
 class MasterLink:
-    """Belongs to the event loop. `on_grown` hears which queues have new messages."""
+    """Belongs to the event loop. `on_grown` is called with the queues that have new messages."""
 
     def __init__(
         self,
@@ -63,11 +64,11 @@ class MasterLink:
         on_diverged: Callable[[int], None] = lambda _end: None,
         tls: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
-        """`master_address` says where the master sends its log, None if nobody knows.
+        """`master_address` is where the master sends its log, None while that is unknown.
 
         What `tls` gives for a link encrypts it.
 
-        `on_diverged` hears behind what the log has to be cut before it can go on.
+        `on_diverged` is called with the end that the log has to be cut to before it can continue.
         """
         self._config = config
         self._secret = secret
@@ -85,12 +86,11 @@ class MasterLink:
         self._report_s = config.ha_heartbeat_interval_ms / 1000
         self._silence_s_max = config.ha_silence_ms_max / 1000
         self._has_news = asyncio.Event()
-        self._heard_at_s = 0.0
-        self._said = ""
-        self._said_at_s = 0.0
-        # Where the log comes from now; None without a link.
+        self._received_at_s = 0.0
+        self._failures = ThrottledLog(log, clock.monotonic_s, _REMINDER_S)
+        # Where the log comes from; None without a link.
         self.master: str | None = None
-        # Why there is none, if trying again does not help.
+        # Why there is none, if retrying does not help.
         self.problem: str | None = None
         # Of the link, if both are ours: the epoch of its master, and how far that has come.
         self.epoch: int | None = None
@@ -99,20 +99,20 @@ class MasterLink:
         self._is_held = False
 
     def report_soon(self) -> None:
-        """More is stored, or safe, than the master was told."""
+        """More is stored, or safe, than was reported to the master."""
         self._has_news.set()
 
     def hold(self) -> None:
-        """Take no more of the log, from this very moment on, until `go_on`."""
+        """Receives no more of the log, from now on until `resume`."""
         self._is_held = True
         self._has_news.set()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._is_held = False
 
     @property
     def lag_size(self) -> int:
-        """How much the master has, as far as it said so, and this slave does not."""
+        """How many bytes the master has, as far as it reported, and this slave does not."""
         end = self._frames.master_end
         return 0 if end is None else max(0, end - self._store.log_end)
 
@@ -129,23 +129,24 @@ class MasterLink:
             address = None if self._is_held else self._master_address()
             if address is None:
                 if not self._is_held:
-                    self._say(_NO_MASTER)
-                # Others ask the name servers, and do not tell us.
-                await asyncio.sleep(_LOOK_PAUSE_S)
+                    self._failures.warning(_NO_MASTER, _NO_MASTER)
+                # It is found by another task.
+                await asyncio.sleep(_ADDRESS_PAUSE_S)
                 continue
             try:
-                await self._copy_from(address)
+                await self._replicate_from(address)
             except Diverged as diverged:
                 log.warning("master %s: %s", address, diverged)
                 self._on_diverged(diverged.common_end)
             except (CutRefused, Rejected) as error:
                 self.problem = f"master {address}: {error}"
-                self._say(self.problem)
+                self._failures.warning(self.problem, self.problem)
             except (LinkError, NetError, TlsRefused, StoreError, StateFileError, OSError) as error:
-                self._say(f"master {address}: {reason_of(error)}")
+                text = f"replication from master {address} failed, retrying: {reason_of(error)}"
+                self._failures.warning(text, text)
             await asyncio.sleep(_RETRY_PAUSE_S)
 
-    async def _copy_from(self, address: str) -> None:
+    async def _replicate_from(self, address: str) -> None:
         """Raises LinkError, NetError, TlsRefused, StoreError, StateFileError and OSError."""
         host, port = split_address(address)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -156,11 +157,13 @@ class MasterLink:
                 await asyncio.get_running_loop().sock_connect(sock, (host, port))
             stream = await self._stream(sock, host)
             if self._secret is not None:
-                await self._greet(stream, self._secret)
+                await self._register(stream, self._secret)
             self.on_linked()
-            log.info("following master %s from %d on", address, self._copy.begin())
+            log.info(
+                "replicating from master %s, starting at offset %d", address, self._copy.begin()
+            )
             self._frames = FrameReader(self.epoch)
-            self._heard_at_s = self._clock.monotonic_s()
+            self._received_at_s = self._clock.monotonic_s()
             self.master = address
             self.problem = None
             try:
@@ -176,11 +179,11 @@ class MasterLink:
                 return await connect_stream(sock, host, self._tls())
         except TimeoutError:
             raise TlsRefused(
-                f"it did not complete a TLS handshake within {limit_s:g} s; Apache's masters speak"
-                " no TLS with slaves"
+                f"no TLS handshake within {limit_s:g} s; Apache's masters do not support TLS for"
+                " slaves"
             ) from None
 
-    async def _greet(self, stream: ByteStream, secret: SharedSecret) -> None:
+    async def _register(self, stream: ByteStream, secret: SharedSecret) -> None:
         """Raises LinkError, TlsRefused, StateNotSaved and OSError."""
         epochs, config, store = secret.epochs, self._config, self._store
 
@@ -194,7 +197,7 @@ class MasterLink:
                 identity_of(config).address,
             )
 
-        admission = await greet_master(
+        admission = await register_at_master(
             stream,
             secret.key,
             cluster=config.cluster_name,
@@ -203,7 +206,7 @@ class MasterLink:
             registration=registration,
         )
         if self._is_held:
-            raise LinkClosed("it is not the master any more")
+            raise LinkClosed("it is no longer the master")
         if admission.go_on_at < store.log_end:
             check_cut(
                 epochs.history,
@@ -223,9 +226,9 @@ class MasterLink:
         if own is None or of_master is None or own.replicas_needed >= of_master.replicas_needed:
             return
         log.warning(
-            "this broker would acknowledge with %s, its master does with %s: senders are promised"
-            " less when it becomes the master. Set replication.acknowledge to the same everywhere,"
-            " or leave it out at slaves",
+            "this broker acknowledges with %s, its master with %s: messages would be less safe if"
+            " it became the master. Set replication.acknowledge to the same value everywhere, or"
+            " omit it on slaves",
             own.policy.value,
             of_master.policy.value,
         )
@@ -236,15 +239,15 @@ class MasterLink:
         while True:
             size = await stream.receive_into(buffer)
             if not size:
-                raise LinkClosed("it has closed the link; its log says why")
+                raise LinkClosed("the peer closed the link; see its log for the reason")
             if self._is_held:
-                raise LinkClosed("it is not the master any more")
-            self._heard_at_s = self._clock.monotonic_s()
+                raise LinkClosed("it is no longer the master")
+            self._received_at_s = self._clock.monotonic_s()
             self._copy.write(frames.pieces(buffer[:size]))
             self._take_over()
             if self.lag_size == 0:
-                self._caught_up_at_s = self._heard_at_s
-            await asyncio.sleep(0)  # Others have their turn.
+                self._caught_up_at_s = self._received_at_s
+            await asyncio.sleep(0)  # Let other tasks run.
 
     def _take_over(self) -> None:
         grown = self._copy.grow()
@@ -252,11 +255,11 @@ class MasterLink:
             log.error("damaged part of the master's log: %s", damage)
         if grown.queues:
             self._on_grown(grown)
-            self._said = ""
+            self._failures.clear_all()
             self._has_news.set()
 
     async def _report(self, stream: ByteStream) -> None:
-        """Says how far the log has come whenever it has, and as a sign of life."""
+        """Reports how far the log is whenever it has grown, and as a heartbeat."""
         loop = asyncio.get_running_loop()
         while True:
             self._has_news.clear()
@@ -268,17 +271,10 @@ class MasterLink:
             finally:
                 timer.cancel()
             if self._is_held:
-                raise LinkClosed("it is not the master any more")
-            if self._clock.monotonic_s() - self._heard_at_s > self._silence_s_max:
-                raise LinkClosed(f"it has said nothing for {self._silence_s_max:g} s")
+                raise LinkClosed("it is no longer the master")
+            if self._clock.monotonic_s() - self._received_at_s > self._silence_s_max:
+                raise LinkClosed(f"nothing received for {self._silence_s_max:g} s")
 
     def _report_now(self) -> bytes:
         end = self._store.stored_end
         return encode_report(end) if self.epoch is None else encode_epoch_report(self.epoch, end)
-
-    def _say(self, text: str) -> None:
-        """Not every second."""
-        now_s = self._clock.monotonic_s()
-        if text != self._said or now_s - self._said_at_s >= _REMINDER_S:
-            log.warning("%s", text)
-            self._said, self._said_at_s = text, now_s

@@ -1,16 +1,16 @@
 """Whether another broker has become the master of this name, where no etcd decides it.
 
-A master that an operator has replaced may not know it: it stood still, was cut off, or was started
-again from its own file. Name servers know, because every master registers with its epoch. So
+A master that an operator has replaced may not know it: it was suspended, cut off, or restarted
+from its own file. Name servers know, because every master registers with its epoch. So
 
     before it starts    a master asks them, and starts as a slave if there is a successor
     while it serves     it asks twice a second. Its answers are trusted for three seconds: a process
-                        that stood still for longer asks again before it acknowledges anything
+                        that was suspended for longer asks again before it acknowledges anything
     a later epoch       it steps down, and becomes a slave
     the same epoch      of another broker, too: it is not known whose messages count. It refuses
-                        messages until a person has demoted one of the two
+                        messages until an operator has demoted one of the two
 
-Name servers that do not answer stop nobody: a master that is cut off from all of them goes on.
+Name servers that do not answer stop no master: one that is cut off from all of them continues.
 """
 
 import asyncio
@@ -44,14 +44,14 @@ def successor(epoch: int, masters: Iterable[OtherBroker]) -> OtherBroker | None:
 
 
 class Succession(msgspec.Struct, frozen=True):
-    """By whom this broker was succeeded, and the id of a slave that it can have."""
+    """The successor of this broker, and the slave id that is free for this one."""
 
     by: OtherBroker
     free_id: int
 
 
 async def succession_by(master: OtherBroker, others: OtherBrokers) -> Succession:
-    """Under which id a broker can follow its successor; its own of before, if nobody has that."""
+    """The id under which a broker can follow its successor; its own, if that is still free."""
     taken = set((await others.addresses()).values()) | {0}
     numbers = (others.identity.broker_id, *range(1, len(taken) + 1))
     return Succession(master, next(each for each in numbers if each not in taken))
@@ -70,7 +70,7 @@ class SuccessionWatch:
         self.rival: OtherBroker | None = None
 
     def begin(self) -> None:
-        """This broker has just become the master: whoever made it so has looked."""
+        """This broker has just become the master, after a check for others."""
         self.rival = None
         self._trusted_until_s = self._clock.monotonic_s() + TRUST_S
 

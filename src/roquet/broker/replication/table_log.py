@@ -1,7 +1,7 @@
 """Changes of topics and groups, in the log of a master that has epochs.
 
-A topic is of use to nobody whose broker does not know it. So what a master changes in these two
-tables it first appends to its log, as messages of a topic of the system:
+Messages of a topic that its broker does not know are unreadable. So what a master changes in these
+two tables it first appends to its log, as messages of a system topic:
 
     rmq_sys_roquet_tables   queue 0   changes of topics
                             queue 1   changes of groups
@@ -12,10 +12,10 @@ tables it first appends to its log, as messages of a topic of the system:
 `config` is what the table has of it from then on, as in its file; without one it was deleted. The
 `version` is that of the whole table after the change, and grows from record to record.
 
-A message comes after the record that made its topic, so whoever has confirmed the message has the
-topic, too. A slave applies the records that arrive, and whoever opens a store, or becomes master,
-those that its tables do not have yet. What a slave copies of the master's tables is compared by
-version (`tables/versions`).
+A message comes after the record that created its topic, so a replica that has confirmed the message
+has the topic. A slave applies the records that arrive; a broker that opens a store, or becomes
+master, applies those that its tables do not have yet. What a slave fetches of the master's tables
+is compared by version (`tables/versions`).
 """
 
 import logging
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 TOPICS_QUEUE_ID: Final = 0
 GROUPS_QUEUE_ID: Final = 1
-# So many of the last records of each queue are looked at when a store is opened: about a second.
+# So many of the last records of each queue are read when a store is opened: about a second.
 READ_COUNT_MAX: Final = 100_000
 
 _TOPIC: Final = TABLES_TOPIC.encode()
@@ -90,13 +90,13 @@ class TableLog:
         self._tables = tables
         self._form = form
         tables.topics.stored_queue_count = store.queue_count
-        # The offset of the next record of each queue that was not looked at.
+        # The offset of the next record of each queue that was not read.
         self._next_offsets = {
             queue_id: max(0, store.end_offset(TABLES_TOPIC, queue_id) - READ_COUNT_MAX)
             for queue_id in (TOPICS_QUEUE_ID, GROUPS_QUEUE_ID)
         }
         self._is_written = False
-        # Behind the last change that was written here: what waits for it waits for this.
+        # After the last change that was written here: what waits for it waits for this.
         self.end = 0
 
     def lead(self, epoch: int) -> None:
@@ -125,7 +125,7 @@ class TableLog:
         return not _QUEUES.isdisjoint(grown.queues) and self.apply(are_new=True)
 
     def apply(self, *, are_new: bool, keeps_offsets: bool = False) -> bool:
-        """Applies the records that were not looked at yet; `are_new` if they just arrived.
+        """Applies the records that were not read yet; `are_new` if they just arrived.
 
         Whether offsets were forgotten. Those that did not just arrive say nothing of offsets that
         the table has, unless the topic was still in its own.
@@ -148,7 +148,7 @@ class TableLog:
         """The log was cut: the tables go back to what it says, as far as it does."""
         self._tables.topics.forget_version()
         self._tables.groups.forget_version()
-        # All records count as news now, also those of topics that were made again since.
+        # All records count as news now, also those of topics that were created again since.
         self.apply(are_new=False, keeps_offsets=True)
 
     def restore_topics(self) -> list[str]:
@@ -159,17 +159,17 @@ class TableLog:
         """Whether the topic is gone now, and was not before."""
         if change.config is None:
             try:
-                # Whatever the table says: a copy of it may have come before the record.
+                # Whatever the table has: it may have been fetched before the record arrived.
                 self._store.delete_topic(change.name, before=physical_offset)
             except StateNotSaved as error:
-                log.error("messages of deleted topic %s stay readable: %s", change.name, error)  # noqa: TRY400
+                log.error("messages of deleted topic %s are still readable: %s", change.name, error)  # noqa: TRY400
         is_news = self._tables.topics.apply(change.name, change.config, change.version)
         return change.config is None and (is_news or is_new)
 
     def _unread(self, queue_id: int) -> Iterator[tuple[int, bytes]]:
         """The bodies of the records, each with its physical offset."""
         end = self._store.end_offset(TABLES_TOPIC, queue_id)
-        # A queue that is shorter than it was has begun again.
+        # A queue that is shorter than it was has started again.
         start = self._next_offsets[queue_id] if self._next_offsets[queue_id] <= end else 0
         self._next_offsets[queue_id] = end
         for physical_offset, record in self._store.records(TABLES_TOPIC, queue_id, start):
@@ -210,5 +210,5 @@ def _read(kind: type[C], physical_offset: int, body: bytes) -> C | None:
     try:
         return read_body(kind, body)
     except BadBody as error:
-        log.error("passed over the change of a table at %d: %s", physical_offset, error)  # noqa: TRY400
+        log.error("skipped an invalid table change at offset %d: %s", physical_offset, error)  # noqa: TRY400
         return None

@@ -117,7 +117,6 @@ class TableSync:
 
     async def sync(self) -> bool:
         """Fetches all tables once; whether they arrived. Failures are logged."""
-        self._failures.flush()
         address = self._master_address()
         if address is None:
             return False  # The link logs it.
@@ -128,6 +127,7 @@ class TableSync:
             text = f"not all tables of master {address} were fetched, retrying: {error}"
             self._failures.warning(text, text)
             return False
+        self._failures.clear_all()
         return True
 
     async def sync_offsets(self) -> None:

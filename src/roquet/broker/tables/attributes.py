@@ -3,8 +3,8 @@
     +message.type=FIFO,-cleanup.policy      in a header
     {"+message.type": "FIFO", "-cleanup.policy": ""}      in a body
 
-We keep attributes and hand them out, and obey none. What promises another kind of storage is
-refused: messages would be kept and cleaned differently from what an operator believes.
+Attributes are stored and returned, and have no effect. One that asks for another kind of storage is
+refused: messages would be kept and cleaned differently from what an operator expects.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ ATTRIBUTE_COUNT_MAX: Final = 64
 
 
 class _Limit(msgspec.Struct, frozen=True):
-    kept: str  # the only value that we live up to
+    kept: str  # the only value that is supported
     promise: str  # of all others
 
 
@@ -36,7 +36,7 @@ def read_attribute_changes(text: str | None) -> dict[str, str]:
         if name[:1] != ("+" if equals else "-"):
             raise BadAttributes(f"{part[:100]!r} is neither +name=value nor -name")
         if name in changes:
-            raise BadAttributes(f"{name[:100]!r} is there twice")
+            raise BadAttributes(f"{name[:100]!r} is given twice")
         changes[name] = value
     return changes
 
@@ -45,20 +45,20 @@ def changed_attributes(attributes: Mapping[str, str], changes: Mapping[str, str]
     """What `attributes` become. Raises BadAttributes."""
     changed = dict(attributes)
     for name, value in changes.items():
-        sign, plain_name = name[:1], name[1:]
-        if sign not in ("+", "-") or not plain_name:
+        sign, attribute = name[:1], name[1:]
+        if sign not in ("+", "-") or not attribute:
             raise BadAttributes(f"{name[:100]!r} is neither +name nor -name")
         if sign == "+":
-            changed[plain_name] = value
-        elif changed.pop(plain_name, None) is None:
-            raise BadAttributes(f"there is no {plain_name[:100]!r} to remove")
+            changed[attribute] = value
+        elif changed.pop(attribute, None) is None:
+            raise BadAttributes(f"attribute {attribute[:100]!r} does not exist")
     if len(changed) > ATTRIBUTE_COUNT_MAX:
-        raise BadAttributes(f"more than {ATTRIBUTE_COUNT_MAX} of them")
+        raise BadAttributes(f"more than {ATTRIBUTE_COUNT_MAX} attributes")
     return changed
 
 
-def refuse_what_is_not_kept(topic: str, attributes: Mapping[str, str]) -> None:
-    """Raises AttributeNotKept for attributes of a topic that we would not live up to."""
+def check_supported(topic: str, attributes: Mapping[str, str]) -> None:
+    """Raises AttributeNotKept for attributes of a topic that are not supported."""
     for name, limit in _LIMITS.items():
         value = attributes.get(name, limit.kept)
         if value.lower() != limit.kept.lower():

@@ -1,7 +1,7 @@
-"""Who is connected: consumers with what they read, and producers.
+"""Connected clients: consumers with their subscriptions, and producers.
 
-A client is in a group as long as its connection lives and it sends heartbeats. Nothing here
-sends anything: whoever calls learns which groups changed and tells their members. What a
+A client is in a group as long as its connection is open and it sends heartbeats. Nothing here
+sends anything: the caller learns which groups changed and notifies their members. What a
 connection is does not matter here; it only has to be hashable.
 """
 
@@ -48,17 +48,17 @@ def subscription_cost(subscriptions: Iterable[SubscriptionData]) -> int:
 
 
 class Client(msgspec.Struct, frozen=True):
-    """One client on one connection, as its last heartbeat said."""
+    """One client on one connection, by its last heartbeat."""
 
     client_id: str
     language: str | None
     version: int
-    heard_ms: int  # for reports
-    heard_s: float  # for the silence: it must not end because somebody set the clock
+    seen_ms: int  # for reports
+    seen_s: float  # for the timeout: it must not end because the clock was set
 
 
 class Silent(NamedTuple, Generic[C]):
-    """What went because nothing was heard: out of these groups, on these connections."""
+    """What was removed without heartbeats: from these groups, on these connections."""
 
     groups: list[str]
     connections: list[C]
@@ -66,7 +66,7 @@ class Silent(NamedTuple, Generic[C]):
 
 @final
 class Consumers(Generic[C]):
-    """`find(group)` is a plain look-up in a dict, because pulls do it."""
+    """`find(group)` is a bare look-up in a dict, because pulls do it."""
 
     __slots__ = ("_groups", "_roster", "_size_max", "find", "subscription_size")
 
@@ -83,7 +83,7 @@ class Consumers(Generic[C]):
         self.find: Final[Callable[[str], ConsumerGroup[C] | None]] = self._groups.get
 
     def register(self, connection: C, client: Client, data: ConsumerData) -> bool:
-        """Takes a heartbeat; whether the members of the group have to be told.
+        """Takes a heartbeat; whether the members of the group have to be notified.
 
         Raises TooManyGroups and TableFull; then nothing has changed.
         """
@@ -140,7 +140,7 @@ class Consumers(Generic[C]):
 
 @final
 class ConsumerGroup(Generic[C]):
-    """The members of a group are expected to be alike: the last one that spoke is right."""
+    """Members of a group are expected to be alike: the last heartbeat counts."""
 
     __slots__ = (
         "consume_from_where",
@@ -164,10 +164,10 @@ class ConsumerGroup(Generic[C]):
 
     @property
     def client_ids(self) -> list[str]:
-        """Each once: a client that comes back may still be there with its old connection.
+        """Each once: a client that reconnects may still have its old connection.
 
-        Consumers share out the queues by this list; a second entry would get queues that
-        nobody reads.
+        Consumers share the queues by this list; a second entry would get queues that no
+        consumer reads.
         """
         return list(dict.fromkeys(client.client_id for client in self.members.values()))
 
@@ -185,7 +185,7 @@ class ConsumerGroup(Generic[C]):
         self.message_model = data.message_model
         self.consume_from_where = data.consume_from_where
         known = self.subscriptions
-        # A topic that this heartbeat does not name is not read any more, by anybody.
+        # A topic that this heartbeat does not name is no longer read by the group.
         self.subscriptions = {}
         for new in data.subscription_data_set:
             old = known.get(new.topic)
@@ -226,7 +226,7 @@ class Producers(Generic[C]):
         return self._roster.members(group)
 
     def connection_of(self, client_id: str) -> C | None:
-        """Where the client was heard of last."""
+        """The connection of the client's last heartbeat."""
         return self._roster.connection_of(client_id)
 
     def next_of(self, group: str) -> C | None:
@@ -312,7 +312,7 @@ class _Roster(Generic[C]):
             (group, connection)
             for group, members in self._members.items()
             for connection, client in members.items()
-            if now_s - client.heard_s > SILENCE_S_MAX
+            if now_s - client.seen_s > SILENCE_S_MAX
         ]
         for group, connection in silent:
             self.remove(group, connection)

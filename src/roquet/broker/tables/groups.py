@@ -30,7 +30,7 @@ from roquet.protocol.bodies.groups import GroupConfig, GroupConfigTable
 
 @final
 class GroupTable:
-    """`find(group)` is a plain look-up in a dict, because every pull does it.
+    """`find(group)` is a bare look-up in a dict, because every pull does it.
 
     `on_change` is called after every change except a load, `write_ahead` before each change that
     this broker makes itself; see `TopicTable`.
@@ -41,7 +41,7 @@ class GroupTable:
         "_forbidden",
         "_groups",
         "_has_epochs",
-        "_is_copy",
+        "_is_masters",
         "change_count",
         "find",
         "on_change",
@@ -56,9 +56,9 @@ class GroupTable:
         *,
         has_epochs: bool = False,
     ) -> None:
-        """With epochs it is the copy of a master's table until `lead`."""
+        """With epochs it is that of a master until `lead`."""
         self._clock = clock
-        self._has_epochs = self._is_copy = has_epochs
+        self._has_epochs = self._is_masters = has_epochs
         self.write_ahead: Callable[[str, GroupConfig | None, DataVersion], None] = write_nothing
         # Filled and emptied, never replaced: `find` is bound to it.
         self._groups = {group: GroupConfig(group_name=group) for group in built_in}
@@ -77,7 +77,7 @@ class GroupTable:
 
     def lead(self, epoch: int) -> None:
         """From now on this is the table of the master of that epoch."""
-        self._is_copy = False
+        self._is_masters = False
         self._became(led(self.version, epoch, self._clock.now_ms()))
 
     def find_or_create(
@@ -190,7 +190,7 @@ class GroupTable:
         return group
 
     def _next_version(self) -> DataVersion:
-        if self._is_copy:
+        if self._is_masters:
             return in_part(self.version)
         return changed(self.version, self._clock.now_ms())
 

@@ -94,7 +94,7 @@ class OffsetTable:
         # Of a slave: what was committed here and not at the master.
         self._own: set[_QueueOfGroup] = set()
         self._by_group: dict[str, dict[str, dict[int, int]]] = {}
-        # What a pull has to hear of, by group, topic and queue.
+        # What the next pull is answered with, by group, topic and queue.
         self.resets: Final[dict[tuple[str, str, int], int]] = {}
         # What a group pulls next, whatever it committed, by the same.
         self.pulled_to: Final[dict[tuple[str, str, int], int]] = {}
@@ -141,7 +141,7 @@ class OffsetTable:
         return self._put(group, topic, queue_id, offset)
 
     def advance(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Takes the offset if it is further on than what is known. A slave is told otherwise.
+        """Takes the offset if it is beyond the known one. A slave gets it from its master.
 
         Without room nothing happens: the pull that brings it is worth more.
         """
@@ -155,9 +155,9 @@ class OffsetTable:
         self.pulled_to[group, topic, queue_id] = next_offset
 
     def trim(self) -> None:
-        """To be called every second: whoever pulls writes to `pulled_to`, unasked.
+        """To be called every second: pulls write to `pulled_to` without a check.
 
-        If that is too much, it begins again with what is pulled from now on.
+        If that is too much, it starts again with what is pulled from now on.
         """
         if len(self.pulled_to) > PULLED_COUNT_MAX:
             self.pulled_to.clear()
@@ -188,7 +188,7 @@ class OffsetTable:
         self._put(group, topic, queue_id, offset)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where the puller of this queue has to go on instead, told once."""
+        """Where the puller of this queue has to resume instead, once."""
         if not self.resets:  # Nearly always, and every pull asks.
             return None
         return self.resets.pop(_QueueOfGroup(group, topic, queue_id), None)
@@ -218,7 +218,7 @@ class OffsetTable:
         return found
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """Group `target` goes on where `source` is; if that is unknown, nothing happens."""
+        """Group `target` resumes where `source` is; if that is unknown, nothing happens."""
         queues = self.queues(source, topic)
         if queues:
             topics = self._by_group.setdefault(target, {})
@@ -259,7 +259,7 @@ class OffsetTable:
         return ConsumerOffsetTable(offset_table=table)
 
     def follow(self, table: ConsumerOffsetTable) -> list[OwnOffset]:
-        """Takes over what the master knows; what it does not know, and has to be told."""
+        """Takes over what the master has; returns what it does not have, and has to be sent."""
         own = {queue: self.find(*queue) or 0 for queue in self._own}
         self.merge(_without_transactions(table))
         behind = []

@@ -1,6 +1,6 @@
 """Which consumer of a group owns which queue, so that order survives a rebalance.
 
-Locks live in memory only and end by themselves after a minute; their owners renew them.
+Locks are kept in memory only and expire after a minute; their owners renew them.
 """
 
 from collections.abc import Iterable
@@ -59,7 +59,7 @@ class LockTable:
                 del self._locks[queue]
 
     def forget_ended(self) -> None:
-        """Drops locks nobody renewed, so that groups that went away cost nothing."""
+        """Drops expired locks, so that groups that are gone cost nothing."""
         now_s = self._clock.monotonic_s()
         self._locks = {queue: lock for queue, lock in self._locks.items() if lock.end_s >= now_s}
 

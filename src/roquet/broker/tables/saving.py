@@ -1,7 +1,7 @@
 """Tables of the broker that live in small files, and when they are written.
 
-A table counts its changes, and calls its `on_change`, where assembly has put `save_soon`: whoever
-changes a table has nothing to remember. Changes that come together are written together, in a
+A table counts its changes, and calls its `on_change`, which is `save_soon`: code that changes a
+table has nothing to remember. Changes that come together are written together, in a
 thread, so the event loop never waits for the disk. What must not be acknowledged before it is
 safe waits for `until_saved`. Offsets change with every pull, and are saved by the clock instead.
 """
@@ -19,7 +19,7 @@ RETRY_PAUSE_S: Final = 5.0
 
 
 def do_nothing() -> None:
-    """The `on_change` of a table that nobody follows."""
+    """The `on_change` of a table that is not saved."""
 
 
 class SavedTable(Protocol):
@@ -44,14 +44,14 @@ class Saver:
         self._is_wanted.set()
 
     async def keep_saved(self) -> None:
-        """Saves whenever somebody wants it, and again after a while if it failed; never returns."""
+        """Saves when requested, and again after a pause if it failed; never returns."""
         while True:
             await self._is_wanted.wait()
             self._is_wanted.clear()
             try:
                 await self.until_saved()
             except StateNotSaved as error:
-                log.error("%s not saved: %s", self._name, error)  # noqa: TRY400  One line an event.
+                log.error("%s not saved, retrying: %s", self._name, error)  # noqa: TRY400
                 await asyncio.sleep(RETRY_PAUSE_S)
                 self._is_wanted.set()
 
@@ -59,7 +59,7 @@ class Saver:
         """Returns when every change made so far survives a power cut. Raises StateNotSaved."""
         wanted_count = self._table.change_count
         async with self._saving:
-            # Whoever had the lock before may have saved our change, too.
+            # The previous owner of the lock may have saved our change, too.
             if self._saved_count >= wanted_count:
                 return
             count = self._table.change_count

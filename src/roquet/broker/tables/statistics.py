@@ -1,7 +1,7 @@
-"""What went through a broker: in all, by topic, and by topic and group.
+"""What went through a broker: in total, by topic, and by topic and group.
 
-Messages only add to plain numbers. Whoever owns this calls `tick` once a second; it keeps
-samples of the numbers, and every rate is the difference between two samples over the time between
+Messages only add to counters. The owner calls `tick` once a second; it keeps
+samples of the counters, and every rate is the difference between two samples over the time between
 them.
 
     every        kept    gives
@@ -121,7 +121,7 @@ class Statistics:
 
     @property
     def puts(self) -> Tally:
-        """Of all messages that were stored; whoever adds to it adds to `topic_puts`, too."""
+        """Of all messages that were stored; code that adds to it adds to `topic_puts`, too."""
         return self._puts
 
     def topic_puts(self, topic: str) -> Tally:
@@ -130,7 +130,7 @@ class Statistics:
 
     @property
     def gets(self) -> Tally:
-        """Of all messages that were pulled; whoever adds to it adds to `group_gets`, too."""
+        """Of all messages that were pulled; code that adds to it adds to `group_gets`, too."""
         return self._gets
 
     def group_gets(self, group: str, topic: str) -> Tally:
@@ -277,7 +277,7 @@ class Statistics:
         _sample_all(self._send_backs, period)
 
     def _rates(self, *members: str) -> str:
-        """A young broker has seen less than it is asked for, and gives the rate of all its life."""
+        """A broker that was just started gives the rate since its start."""
         return " ".join(str(self._broker_rate(members, seconds)) for seconds in RATE_SECONDS)
 
     def _broker_rate(self, members: Sequence[str], seconds: int) -> float:

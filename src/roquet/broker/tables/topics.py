@@ -1,12 +1,12 @@
 """The topics of a broker, in memory and as `topics.json`.
 
 The table belongs to the event loop. It does not save itself: it announces that it has changed, and
-whoever owns the file compares `change_count` with what it saved last. Settings are never changed
+its `Saver` compares `change_count` with what it saved last. Settings are never changed
 in place, so one that was handed out stays what it was.
 
 A master that has epochs writes each change to its log first: `write_ahead`. A slave has the table
-of its master, by copies and from the log (`versions`); besides, it makes topics of queues that it
-sees.
+of its master, fetched and from the log (`versions`); besides, it creates topics for queues that
+it receives.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from roquet.broker.errors import BadName, BadQueueCount, NoMoreTopics, UnknownTopic
 from roquet.broker.settings.config import BrokerConfig
-from roquet.broker.tables.attributes import changed_attributes, refuse_what_is_not_kept
+from roquet.broker.tables.attributes import changed_attributes, check_supported
 from roquet.broker.tables.saving import do_nothing
 from roquet.broker.tables.versions import (
     changed,
@@ -72,7 +72,7 @@ def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
 
 @final
 class TopicTable:
-    """`find(topic)` is a plain look-up in a dict, because every message does it.
+    """`find(topic)` is a bare look-up in a dict, because every message does it.
 
     `on_change` is called after every change except a load, `write_ahead` before each change that
     this broker makes itself: the name, the settings or None, and the version to come. It may raise
@@ -84,7 +84,7 @@ class TopicTable:
         "_clock",
         "_copied",
         "_has_epochs",
-        "_is_copy",
+        "_is_masters",
         "_topics",
         "change_count",
         "find",
@@ -97,10 +97,10 @@ class TopicTable:
     def __init__(
         self, clock: Clock, built_in: Iterable[TopicConfig] = (), *, has_epochs: bool = False
     ) -> None:
-        """With epochs it is the copy of a master's table until `lead`."""
+        """With epochs it is that of a master until `lead`."""
         self._clock = clock
-        self._has_epochs = self._is_copy = has_epochs
-        # What the last copy of a master's table had.
+        self._has_epochs = self._is_masters = has_epochs
+        # What the table of the master had when it was last fetched.
         self._copied: frozenset[str] = frozenset()
         self.write_ahead: Callable[[str, TopicConfig | None, DataVersion], None] = write_nothing
         # How many queues of a topic the store has: none of them is to be hidden.
@@ -123,7 +123,7 @@ class TopicTable:
 
     def lead(self, epoch: int) -> None:
         """From now on this is the table of the master of that epoch."""
-        self._is_copy = False
+        self._is_masters = False
         self._became(led(self.version, epoch, self._clock.now_ms()))
 
     def is_system(self, topic: str) -> bool:
@@ -161,7 +161,7 @@ class TopicTable:
         return self.find_or_create(topic, 1, flags)
 
     def find_or_create(self, topic: str, queue_count: int, flags: int = 0) -> TopicConfig:
-        """For topics that nobody asks for: those of retries, dead letters and the system itself.
+        """For topics that no operator creates: of retries, dead letters and the system itself.
 
         Raises BadName.
         """
@@ -198,7 +198,7 @@ class TopicTable:
                 raise BadQueueCount(queue_count, QUEUE_COUNT_MAX)
         old = self._topics.get(topic.topic_name)
         attributes = changed_attributes(old.attributes if old else {}, topic.attributes)
-        refuse_what_is_not_kept(topic.topic_name, attributes)
+        check_supported(topic.topic_name, attributes)
         return self._put(replace(topic, attributes=attributes))
 
     def delete(self, topic: str) -> bool:
@@ -218,11 +218,11 @@ class TopicTable:
             self._change(replace(topic, order=not topic.order))
 
     def snapshot(self) -> TopicConfigTable:
-        """What slaves are told."""
+        """What slaves are sent."""
         return TopicConfigTable(data_version=self.version, topic_config_table=dict(self._topics))
 
     def announced(self, broker_permission: int) -> TopicConfigTable:
-        """What name servers are told: no topic is more open than its broker."""
+        """What name servers are sent: no topic is more open than its broker."""
         table = self.snapshot()
         if broker_permission != _READ_WRITE:
             table.topic_config_table = {
@@ -231,8 +231,8 @@ class TopicTable:
             }
         return table
 
-    def announce_anew(self) -> None:
-        """What name servers are to be told has changed, though no topic has."""
+    def bump_version(self) -> None:
+        """What name servers get has changed, though no topic has."""
         self._became(self._next_version())
 
     def follow(self, table: TopicConfigTable) -> list[str]:
@@ -278,7 +278,7 @@ class TopicTable:
     def check_promises(self) -> None:
         """After a load: another broker may have made topics like that. Raises AttributeNotKept."""
         for topic in self._topics.values():
-            refuse_what_is_not_kept(topic.topic_name, topic.attributes)
+            check_supported(topic.topic_name, topic.attributes)
 
     def _take_over(self, table: TopicConfigTable) -> list[str]:
         left_out = []
@@ -315,13 +315,13 @@ class TopicTable:
     def _was_missed(self, topic: str) -> bool:
         """Whether a topic that the master does not have was not deleted there.
 
-        The store has messages of it, and no copy of the master's table ever had it: the master may
+        The store has messages of it, and the master's table never had it: the master may
         have become one before it knew the topic.
         """
         return topic not in self._copied and self.stored_queue_count(topic) > 0
 
     def _next_version(self) -> DataVersion:
-        if self._is_copy:
+        if self._is_masters:
             return in_part(self.version)
         return changed(self.version, self._clock.now_ms())
 
@@ -332,7 +332,7 @@ class TopicTable:
 
 
 def write_nothing(_name: str, _settings: object, _version: DataVersion) -> None:
-    """The `write_ahead` of a table that nobody has to rebuild from the log."""
+    """The `write_ahead` of a table that is not in the log."""
 
 
 def _topic(name: str, queue_count: int, flags: int = 0) -> TopicConfig:

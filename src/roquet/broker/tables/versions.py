@@ -2,11 +2,11 @@
 
 Apache's versions have no order: a slave takes its master's table over whenever the two differ.
 Where masters have epochs, there is one: first the epoch of the master that made the change, as
-`stateVersion`, then its count of changes. By that order a slave does not go back to a copy that is
+`stateVersion`, then its count of changes. By that order a slave does not return to a table that is
 older than what the log has brought it.
 
-What a slave has of the log, or made itself, is the master's table only in part. Such a table has a
-version without a time, and gives way to the next copy that is not older.
+What a slave has of the log, or created itself, is the master's table only in part. Such a table has
+a version without a time, and gives way to the next table of the master that is not older.
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ def gives_way(known: DataVersion, master: DataVersion, *, has_epochs: bool) -> b
     """Whether a slave takes over its master's table, as far as their versions say."""
     if master == known:
         return False
-    # A master that puts no epochs into its tables says nothing of their order.
+    # Tables of a master without epochs have no order.
     return not has_epochs or not master.state_version or _order(master) >= _order(known)
 
 
@@ -38,7 +38,7 @@ def is_of_epoch(version: DataVersion, *, has_epochs: bool) -> bool:
 
 
 def changed(version: DataVersion, now_ms: int) -> DataVersion:
-    """After a change by whoever has the say."""
+    """After a change by the master."""
     return replace(version, counter=version.counter + 1, timestamp=now_ms)
 
 

@@ -1,10 +1,10 @@
-"""Asking producers about transactions that they did not end: the check-back.
+"""The check-back: asks producers about transactions that they did not end.
 
-A round goes once through all half messages that there are when it begins, from the oldest that
-was not dealt with. `decision_on` decides about one of them. Before its producer is asked, a half
-message is put again after the others with the number of times it was asked about, so the round
-always goes on, whoever does not answer. Nothing stops a round but a half message that is too
-young to ask about, or a store that takes nothing; the next round begins there.
+A round goes once through all half messages that exist when it starts, from the oldest that
+was not handled. `decision_on` decides about one of them. Before its producer is asked, a half
+message is appended again with the number of times it was checked, so the round always goes on,
+whether or not there is an answer. Only a half message that is too young to be checked, or a store
+that refuses writes, ends a round; the next round resumes there.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from roquet.broker.transactions.half_messages import (
 from roquet.broker.transactions.phases import (
     append_half,
     is_given_up,
-    open_copy,
+    open_half,
     record_missing_ends,
 )
 from roquet.clock import Clock
@@ -57,10 +57,10 @@ _DIGITS_MAX: Final = 18
 
 class CheckDecision(Enum):
     OVER = "its transaction is over"
-    WAIT = "too young to ask about, and so is everything after it"
+    WAIT = "too young to be checked, and so is everything after it"
     KEEP = "its producer does not want to be asked yet, others after it may"
     ASK = "its producer has had the time it gets"
-    GIVE_UP = "nobody answered so often, or so long, that nobody will"
+    GIVE_UP = "checked too often, or for too long, without an answer"
 
 
 # What does something to a half message.
@@ -114,11 +114,11 @@ async def check_transactions(broker: Broker) -> None:
         broker.topics.find_or_create(HALF_TOPIC, _TOPIC_QUEUE_COUNT)
         record_missing_ends(broker)
         if pending.progress < pending.doubtful_end:
-            # Copies are found by key, so all keys have to be known.
+            # Duplicates are found by key, so all keys have to be indexed.
             await _gently(broker.clock, lambda: not broker.store.file_keys())
         await _gently(broker.clock, this_round.step)
     except (Refused, StoreUnavailable) as error:
-        log.warning("the check of transactions goes on later: %s", error)
+        log.warning("the transaction check is interrupted and resumes later: %s", error)
     await _gently(broker.clock, pending.pass_ops)
     this_round.report()
 
@@ -137,7 +137,7 @@ class _Round:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._pending = broker.pending_halves
-        # What is put again comes after it, and so is left to the next round.
+        # What is appended again comes after it, and is left to the next round.
         self._end = self._pending.end
         config = broker.config
         self._rules = CheckRules(
@@ -147,20 +147,20 @@ class _Round:
             config.store.reserved_hours * _HOUR_MS + max(0, broker.clock.jumped_ms()),
         )
         self._counts: Counter[CheckDecision] = Counter()
-        # By group: those that nobody could be asked about, and those that are given up.
+        # By group: those without a producer to ask, and those that are given up.
         self._unasked: Counter[str] = Counter()
         self._given_up: Counter[str] = Counter()
 
     def step(self) -> bool:
-        """Deals with a few half messages; whether there are others.
+        """Handles a few half messages; whether there are others.
 
         Without a pause, so no transaction ends between the decision and what it leads to. Raises
-        Refused when the store takes nothing; the progress up to there stays.
+        Refused when the store refuses writes; the progress up to there stays.
         """
         pending = self._pending
         progress = pending.progress
         batch = pending.next_halves()
-        # All before the first is put again: what is put has to be filed before the next look.
+        # All before the first is appended again: an append has to be indexed before the next look.
         decisions = [self._decision_on(half) for half in batch.messages]
         for half, decision in zip(batch.messages, decisions, strict=True):
             if half.queue_offset >= self._end or decision is CheckDecision.WAIT:
@@ -173,24 +173,24 @@ class _Round:
     def report(self) -> None:
         for group, count in self._unasked.items():
             log.warning(
-                "nobody of group %s is connected: %d of its transactions cannot be asked about. "
-                "Start a transaction producer of the group; after %d checks each is given up",
+                "no producer of group %s is connected; %d of its transactions cannot be checked."
+                " Start a transaction producer of the group; after %d checks each is given up",
                 group,
                 count,
                 self._rules.check_count_max,
             )
         for group, count in self._given_up.items():
             log.warning(
-                "%d transactions of group %s are given up, and their messages not delivered: they "
-                "are kept in topic %s",
+                "gave up %d transactions of group %s: their messages are not delivered, and kept in"
+                " topic %s",
                 count,
                 group,
                 TOO_MANY_CHECKS_TOPIC,
             )
         if self._counts:
             log.info(
-                "checked transactions: asked about %d, found nobody to ask about %d, kept %d, "
-                "gave up %d; now at offset %d of %d",
+                "checked transactions: %d asked, %d without a connected producer, %d kept, %d given"
+                " up; now at offset %d of %d",
                 self._counts[CheckDecision.ASK] - self._unasked.total(),
                 self._unasked.total(),
                 self._counts[CheckDecision.KEEP],
@@ -204,16 +204,16 @@ class _Round:
         now_ms = self._broker.clock.now_ms()
         decision = decision_on(facts, self._pending.ended, now_ms, self._rules)
         is_doubtful = half.queue_offset < self._pending.doubtful_end
-        if is_doubtful and decision in _ACTS and self._was_dealt_with(decision, half):
+        if is_doubtful and decision in _ACTS and self._was_handled(decision, half):
             return CheckDecision.OVER
         return decision
 
-    def _was_dealt_with(self, decision: CheckDecision, half: StoredMessage) -> bool:
+    def _was_handled(self, decision: CheckDecision, half: StoredMessage) -> bool:
         """Before a crash that took the progress with it."""
         try:
             if decision is CheckDecision.GIVE_UP and is_given_up(self._broker, half):
                 return True
-            return open_copy(self._broker, half) is not half
+            return open_half(self._broker, half) is not half
         except Refused as refused:
             _check_is_at_fault(half, refused)
             return True
@@ -223,7 +223,7 @@ class _Round:
             return
         broker = self._broker
         try:
-            real_queue(half)  # One that belongs nowhere is refused before anything is stored.
+            real_queue(half)  # One without a topic is refused before anything is stored.
             if decision is CheckDecision.GIVE_UP:
                 broker.topics.find_or_create(TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
                 append_message(broker, given_up(half))
@@ -240,19 +240,19 @@ class _Round:
 def _check_is_at_fault(half: StoredMessage, refused: Refused) -> None:
     """Raises what the store refused, unless the half message is at fault itself.
 
-    That one is passed over, or all after it would wait forever.
+    That one is skipped, or all after it would wait forever.
     """
     if refused.code is ResponseCode.SERVICE_NOT_AVAILABLE:
         raise refused
-    log.error("half message %d is passed over: %s", half.queue_offset, refused)
+    log.error("skipped half message %d: %s", half.queue_offset, refused)
 
 
 def _ask(broker: Broker, half: StoredMessage) -> bool:
-    """Puts the half message again and asks; whether anybody is there."""
+    """Appends the half message again and asks; whether a producer is connected."""
     group = group_of(half)
     producer = _reachable_producer(broker, group)
     if producer is None and broker.producers.members(group):
-        # They read too slowly. That nobody was asked must not bring the end of asking nearer.
+        # They read too slowly. What was not asked must not count as a check.
         append_half(broker, kept(half))
         return True
     again = renewed(half, check_count_of(half) + 1)
@@ -261,7 +261,7 @@ def _ask(broker: Broker, half: StoredMessage) -> bool:
         command = _question(broker, half, again, appended)
         # With sync flush the answer could come before the half message it is about can be read.
         end = appended.physical_offset + appended.size
-        broker.acks.when_safe(end, lambda: _tell(producer, command), OnTimeout.DROP)
+        broker.acks.when_safe(end, lambda: _send(producer, command), OnTimeout.DROP)
     return producer is not None
 
 
@@ -290,7 +290,7 @@ def _question(
     return Command(RequestCode.CHECK_TRANSACTION_STATE, fields=fields_of(header), body=record)
 
 
-def _tell(producer: Connection, command: Command) -> None:
+def _send(producer: Connection, command: Command) -> None:
     if producer.is_open:
         producer.send_oneway(command)
 

@@ -1,15 +1,14 @@
-"""How the messages of a transaction lie in the store, as Apache 4.9 writes them.
+"""The stored forms of the messages of a transaction, as Apache 4.9 writes them.
 
-    half       RMQ_SYS_TRANS_HALF_TOPIC, queue 0: what was sent, and where it belongs
+    half       RMQ_SYS_TRANS_HALF_TOPIC, queue 0: what was sent, and its real topic and queue
     op         RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0, tag d: the half message at the offset that
                the body names is over; 5.x collects several, each with a comma after it
-    committed  where it belongs: all that the half message holds, and that one's place in the log
-    renewed    the half message once more, because its producer is asked about it again
+    committed  in its real queue: all that the half message holds, and that one's physical offset
+    renewed    the half message appended again, because its producer is asked about it again
     kept       the same, because it is too early to ask
     given up   TRANS_CHECK_MAX_TIME_TOPIC, queue 0: the half message, asked about too often
 
-Nothing here stores anything. When each of them is written is said in `phases.py` and
-`check_back.py`.
+Nothing here stores anything; `phases.py` and `check_back.py` do.
 """
 
 from typing import Final
@@ -34,8 +33,8 @@ _TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
 _COMMIT: Final = SysFlag.TRANSACTION_COMMIT.value
 
 # A transaction is not delayed: Apache would send a half message with a delay to the delayed ones
-# and drop it there. And what the broker notes down in the last two begins with nothing, even when
-# a producer sends on what it has consumed, with all properties.
+# and drop it there. And what the broker records in the last two starts empty, even when
+# a producer forwards what it has consumed, with all properties.
 _NOT_FOR_HALVES: Final[dict[str, None]] = dict.fromkeys(
     (
         Property.DELAY,
@@ -53,7 +52,7 @@ def half_of(message: NewMessage, producer_group: str) -> NewMessage:
         **_NOT_FOR_HALVES,
         Property.REAL_TOPIC: message.topic,
         Property.REAL_QUEUE_ID: str(message.queue_id),
-        # Without a group nobody could be asked, and nobody could answer.
+        # Without a group no producer could be asked.
         Property.PRODUCER_GROUP: property_of(message.properties, Property.PRODUCER_GROUP)
         or producer_group,
     }
@@ -67,7 +66,7 @@ def half_of(message: NewMessage, producer_group: str) -> NewMessage:
 
 
 def committed(half: StoredMessage) -> NewMessage:
-    """Raises Refused if nobody can say where it belongs."""
+    """Raises Refused if its real topic and queue are unknown."""
     queue = real_queue(half)
     return replace(
         NewMessage.copy_of(half),
@@ -95,7 +94,7 @@ def renewed(half: StoredMessage, check_count: int) -> NewMessage:
 
 
 def kept(half: StoredMessage) -> NewMessage:
-    """Its producer knows only the first of all copies, so that one's offset is noted down.
+    """Its producer knows only the first of them, so that one's offset is recorded.
 
     Apache counts this as asked, and so would give up on a long wish not to be asked. We do not.
     """
@@ -148,11 +147,11 @@ def real_queue(half: StoredMessage) -> QueueName:
     if topic is None or not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10):
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
-            f"the message at {half.physical_offset} does not say where it belongs",
+            f"the message at {half.physical_offset} has no valid REAL_TOPIC and REAL_QID",
         )
     return QueueName(topic, int(queue_id))
 
 
 def _once_more(half: StoredMessage) -> NewMessage:
-    # Apache loses the user's flag here. Whoever compares the stores has to find the same.
+    # Apache loses the user's flag here, and the stores have to be equal.
     return replace(NewMessage.copy_of(half), flag=0, reconsume_times=0)

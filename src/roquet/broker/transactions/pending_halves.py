@@ -1,13 +1,13 @@
 """Which half messages wait for the end of their transaction, and how far the check has come.
 
 The check goes through the queue of half messages from its oldest to its newest. Everything
-before `progress` it has dealt with: over, put again after the others, or given up. From there on, a
+before `progress` it has handled: over, appended again, or given up. From there on, a
 half message is open unless it is in `ended`. So nothing is kept per open transaction, and a bit
 for each that is over.
 
 Progress survives in the table of offsets, where Apache keeps it: as that of the group
 CID_RMQ_SYS_TRANS in both topics. Two things must not be forgotten with the end of the log when
-the power fails, or another broker becomes the master: the copy of a half message that was put
+the power fails, or another broker becomes the master: a half message that was appended
 again, and the message that a commit wrote. So `commit_progress` lets the table have only what the
 log on disk, and at replicas that are waited for, has caught up with; and it says for which log it
 is true (see `durable_state`).
@@ -44,7 +44,7 @@ def half_offsets_of(op: StoredMessage) -> list[int]:
 
 
 class QueueMessages(msgspec.Struct, frozen=True):
-    """Messages of one queue. Some may be missing: what cannot be read is passed over."""
+    """Messages of one queue. Some may be missing: what cannot be read is skipped."""
 
     messages: list[StoredMessage]
     next_offset: int
@@ -60,8 +60,8 @@ class PendingHalves:
         self._op_progress = 0
         self.progress = 0
         self.ended = OffsetSet(0)
-        # Half messages before this one are from before the start. Some may be copies of each
-        # other, or over without an op message: a crash, maybe several starts ago, came between
+        # Half messages before this one are from before the start. Some may be duplicates of
+        # others, or over without an op message: a crash, maybe several starts ago, came between
         # two steps, or between the log and the table.
         self.doubtful_end = 0
         # Over, but the store had no room for the message that says so.
@@ -95,7 +95,7 @@ class PendingHalves:
 
     def half_appended(self, offset: int) -> None:
         if offset < self.progress:
-            # All had expired, and with them the queue: it begins again.
+            # All had expired, and with them the queue: it starts again.
             self.progress = offset
             self.ended = OffsetSet(offset)
             self.doubtful_end = 0
@@ -110,7 +110,7 @@ class PendingHalves:
         return self._read(HALF_TOPIC, self.progress)
 
     def pass_by(self, offset: int) -> None:
-        """Everything before this offset is dealt with."""
+        """Everything before this offset is handled."""
         self.progress = max(self.progress, min(offset, self.end))
 
     def pass_ops(self) -> bool:
@@ -149,7 +149,7 @@ class PendingHalves:
             try:
                 messages.append(read_record(record))
             except BadMessage as error:
-                log.error("%s: passed over: %s", topic, error)  # noqa: TRY400  It says it all.
+                log.error("skipped an unreadable message of %s: %s", topic, error)  # noqa: TRY400
         return QueueMessages(messages, result.next_offset)
 
 

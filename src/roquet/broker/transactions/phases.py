@@ -3,12 +3,12 @@
 Each end is written in an order that a crash may cut anywhere: the committed message, then the op
 message that says "over". With only the first in the log the transaction is over all the same.
 
-A half message may have copies: the check puts it again before it asks about it, and its producer
-may still answer about the older one. A second word about the same transaction is ignored. That it
-is the second is known from a bit, as long as the check has not passed by and the broker was not
-restarted; then from the index of keys, by the message's unique key. Without an index, or
-without a unique key, it cannot be known: the word about a half message that the check passed by
-is ignored, and that about one from before the start is believed, as it is by Apache.
+A half message may have duplicates: the check appends it again before it asks about it, and its
+producer may still answer about the older one. A second answer about the same transaction is
+ignored. That it is the second is known from a bit, as long as the check has not passed it and the
+broker was not restarted; then from the key index, by the message's unique key. Without an index,
+or without a unique key, it cannot be known: the answer about a half message that the check has
+passed is ignored, and that about one from before the start is believed, as it is by Apache.
 """
 
 from typing import Final
@@ -35,7 +35,7 @@ _COPY_COUNT_MAX: Final = 64
 _FOREVER_MS: Final = 2**63 - 1
 
 
-def begins_transaction(header: SendMessageHeader) -> bool:
+def starts_transaction(header: SendMessageHeader) -> bool:
     """Whether this send is to be committed or rolled back later."""
     properties = header.properties or ""
     mark = property_of(properties, Property.TRANSACTION_PREPARED)
@@ -50,7 +50,7 @@ def begins_transaction(header: SendMessageHeader) -> bool:
 def prepare(broker: Broker, message: NewMessage, producer_group: str) -> Appended:
     """Stores what is sent as a half message. Raises Refused; then nothing was stored."""
     if broker.config.refuse_transactions:
-        raise Refused(ResponseCode.NO_PERMISSION, "this broker takes no transactions")
+        raise Refused(ResponseCode.NO_PERMISSION, "this broker does not accept transactions")
     half = half_of(message, producer_group)
     size = len(half.properties.encode())
     if size > PROPERTIES_SIZE_MAX - _CHECK_PROPERTIES_SIZE_MAX:
@@ -67,21 +67,21 @@ def append_half(broker: Broker, half: NewMessage) -> Appended:
     return appended
 
 
-def open_copy(broker: Broker, half: StoredMessage) -> StoredMessage | None:
-    """Which copy of a half message its transaction ends with; None if it is over already.
+def open_half(broker: Broker, half: StoredMessage) -> StoredMessage | None:
+    """The duplicate of a half message that its transaction ends with; None if it is over already.
 
     Raises Refused when the store cannot look.
     """
     pending = broker.pending_halves
     if half.queue_offset >= max(pending.progress, pending.doubtful_end):
         return None if half.queue_offset in pending.ended else half
-    copies = _copies(broker, half)
-    if any(copy.queue_offset in pending.ended for copy in copies):
+    duplicates = _duplicates(broker, half)
+    if any(each.queue_offset in pending.ended for each in duplicates):
         return None
-    if _is_committed(broker, half, copies):
+    if _is_committed(broker, half, duplicates):
         return None
-    newest = max(copies, key=lambda copy: copy.queue_offset)
-    # What was given up lies where nobody looks, so the late word of its producer still counts.
+    newest = max(duplicates, key=lambda each: each.queue_offset)
+    # What was given up is not delivered, so the late answer of its producer still counts.
     is_open = newest.queue_offset >= pending.progress or is_given_up(broker, half)
     return newest if is_open else None
 
@@ -103,7 +103,7 @@ def commit(broker: Broker, half: StoredMessage) -> int:
     try:
         _record_end(broker, half.queue_offset)
     except Refused:
-        # Delivered it is. The note can wait until there is room for it.
+        # It is delivered. The op message can wait until there is room for it.
         pending.unrecorded.append(half.queue_offset)
     return appended.physical_offset + appended.size
 
@@ -139,18 +139,18 @@ def _record_end(broker: Broker, half_offset: int) -> Appended:
     return appended
 
 
-def _copies(broker: Broker, half: StoredMessage) -> list[StoredMessage]:
+def _duplicates(broker: Broker, half: StoredMessage) -> list[StoredMessage]:
     # A producer may send one message twice, which makes two transactions of one key.
     same = [
-        copy
-        for copy in _found_by_key(broker, HALF_TOPIC, half)
-        if copy.born_timestamp == half.born_timestamp
+        each
+        for each in _found_by_key(broker, HALF_TOPIC, half)
+        if each.born_timestamp == half.born_timestamp
     ]
     return [half, *same]
 
 
-def _is_committed(broker: Broker, half: StoredMessage, copies: list[StoredMessage]) -> bool:
-    places = {copy.physical_offset for copy in copies}
+def _is_committed(broker: Broker, half: StoredMessage, duplicates: list[StoredMessage]) -> bool:
+    places = {each.physical_offset for each in duplicates}
     return any(
         found.sys_flag & _TRANSACTION_MASK == _COMMIT
         and found.prepared_transaction_offset in places

@@ -35,7 +35,7 @@ def test_a_slave_that_has_more_than_its_master_is_told_what_to_do() -> None:
 
 
 def test_a_slave_that_was_away_for_too_long_is_told_what_to_do() -> None:
-    with pytest.raises(SlaveBehind, match=r"begins at 4096.*store directory"):
+    with pytest.raises(SlaveBehind, match=r"starts at 4096.*store directory"):
         first_position(4095, 4096, 9000)
 
 

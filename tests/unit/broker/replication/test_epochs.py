@@ -31,7 +31,7 @@ def test_a_byte_is_of_the_last_epoch_that_began_before_it() -> None:
 
 
 def test_an_epoch_that_left_nothing_is_forgotten_when_another_begins_there() -> None:
-    assert history((3, 100, "a")).begun(4, 100, "b") == history((4, 100, "b"))
+    assert history((3, 100, "a")).with_epoch(4, 100, "b") == history((4, 100, "b"))
 
 
 def test_a_log_that_is_cut_forgets_the_epochs_behind_it() -> None:
@@ -158,5 +158,5 @@ def test_a_slave_has_the_epochs_of_its_master(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_right_is_not_believed(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_text('{"author":"a","starts":[[2,5],[1,9]]}')
-    with pytest.raises(BadStateFile, match="do not follow"):
+    with pytest.raises(BadStateFile, match="ascending"):
         remembered(tmp_path)

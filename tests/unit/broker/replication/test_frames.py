@@ -142,7 +142,7 @@ def test_a_frame_that_was_begun_is_finished_though_the_log_has_grown() -> None:
 
 def test_a_sign_of_life_names_the_next_position() -> None:
     outgoing = OutgoingFrames(77, 100)
-    outgoing.sign_of_life()
+    outgoing.heartbeat()
     assert drained(outgoing, 77) == encode_header(77, 0)
     assert not outgoing.is_in_frame
 

@@ -271,5 +271,5 @@ async def test_a_slave_that_is_held_takes_nothing_any_more(tmp_path: Path) -> No
         fill(master, 5)
         await eventually(lambda: slave.link.master is None)
         assert slave.store.log_end == 0
-        slave.link.go_on()
+        slave.link.resume()
         await eventually(lambda: slave.store.log_end == master.store.log_end)

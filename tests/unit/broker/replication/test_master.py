@@ -142,7 +142,7 @@ async def test_a_slave_that_cannot_go_on_is_told_off_in_one_line(
         assert await is_closed(reader)
         await eventually(lambda: "move its store directory away" in caplog.text)
         assert not master.replicas.slaves
-    lines = [each for each in caplog.messages if "is gone" in each]
+    lines = [each for each in caplog.messages if "disconnected" in each]
     assert len(lines) == 1
     assert f"ends at {reported}" in lines[0]
 

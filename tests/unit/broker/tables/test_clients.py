@@ -15,8 +15,8 @@ from roquet.net.errors import TableFull
 from roquet.protocol.bodies.clients import ConsumerData, SubscriptionData
 
 
-def client(client_id: str, heard_s: float = 0.0) -> Client:
-    return Client(client_id, "JAVA", 409, heard_ms=0, heard_s=heard_s)
+def client(client_id: str, seen_s: float = 0.0) -> Client:
+    return Client(client_id, "JAVA", 409, seen_ms=0, seen_s=seen_s)
 
 
 def data(group: str, **versions: int) -> ConsumerData:
@@ -150,11 +150,11 @@ def test_a_group_that_was_empty_starts_anew() -> None:
 
 def test_consumers_that_fall_silent_are_forgotten() -> None:
     consumers = Consumers[str]()
-    consumers.register("c1", client("a", heard_s=0), data("g"))
-    consumers.register("c1", client("a", heard_s=0), data("h"))
-    consumers.register("c2", client("b", heard_s=1), data("g"))
+    consumers.register("c1", client("a", seen_s=0), data("g"))
+    consumers.register("c1", client("a", seen_s=0), data("h"))
+    consumers.register("c2", client("b", seen_s=1), data("g"))
     assert consumers.forget_silent(SILENCE_S_MAX) == ([], [])
-    consumers.register("c1", client("a", heard_s=9), data("h"))
+    consumers.register("c1", client("a", seen_s=9), data("h"))
     assert consumers.forget_silent(SILENCE_S_MAX + 0.5) == (["g"], ["c1"])
     assert consumers.forget_silent(SILENCE_S_MAX + 10) == (["g", "h"], ["c2", "c1"])
     assert consumers.find("g") is None
@@ -215,10 +215,10 @@ def test_the_producers_of_a_group_take_turns() -> None:
 
 def test_producers_that_fall_silent_are_forgotten() -> None:
     producers = Producers[str]()
-    producers.register("g", "c1", client("a", heard_s=0))
-    producers.register("g", "c2", client("b", heard_s=60))
+    producers.register("g", "c1", client("a", seen_s=0))
+    producers.register("g", "c2", client("b", seen_s=60))
     assert producers.forget_silent(SILENCE_S_MAX + 1) == (["g"], ["c1"])
-    assert producers.members("g") == {"c2": client("b", heard_s=60)}
+    assert producers.members("g") == {"c2": client("b", seen_s=60)}
     assert producers.connection_of("a") is None
 
 

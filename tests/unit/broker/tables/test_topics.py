@@ -262,7 +262,7 @@ def test_no_topic_is_announced_as_more_open_than_its_broker(
 
 def test_what_is_announced_anew_is_a_new_version() -> None:
     topics = table(topic("TopicA"))
-    topics.announce_anew()
+    topics.bump_version()
     # A name server takes no topics from a broker whose version it knows.
     assert topics.announced(4).data_version.counter == 1
 
@@ -341,7 +341,7 @@ CHANGES: list[Callable[[TopicTable], object]] = [
     lambda topics: topics.update(topic("old", 8)),
     lambda topics: topics.delete("old"),
     lambda topics: topics.set_ordered({"old"}),
-    lambda topics: topics.announce_anew(),
+    lambda topics: topics.bump_version(),
 ]
 NO_CHANGES: list[Callable[[TopicTable], object]] = [
     lambda topics: topics.find_or_create("old", 1),

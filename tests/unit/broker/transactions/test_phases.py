@@ -10,7 +10,7 @@ import pytest
 from roquet.broker.messages.new_message import append_message
 from roquet.broker.transactions.check_back import check_transactions
 from roquet.broker.transactions.half_messages import committed, op_message
-from roquet.broker.transactions.phases import begins_transaction
+from roquet.broker.transactions.phases import starts_transaction
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of, read_header
@@ -85,13 +85,13 @@ async def round_after(bed: BrokerBed, seconds: float) -> None:
 async def test_a_transaction_begins_with_its_mark(
     bed: BrokerBed, members: dict[str, Any], expected: bool
 ) -> None:
-    assert begins_transaction(half_header(bed, "a", **members)) is expected
+    assert starts_transaction(half_header(bed, "a", **members)) is expected
 
 
 def test_a_mark_that_is_part_of_another_name_is_none() -> None:
     header = half_header_with("XTRAN_MSG\x01true\x02TRAN_MSGS\x01true")
-    assert not begins_transaction(header)
-    assert not begins_transaction(half_header_with(None))
+    assert not starts_transaction(header)
+    assert not starts_transaction(half_header_with(None))
 
 
 def half_header_with(properties: str | None) -> SendMessageHeader:

@@ -1,6 +1,6 @@
-"""etcd, through the JSON gateway that it has over HTTP or HTTPS: as much of it as a master needs.
+"""A client of etcd's JSON gateway over HTTP or HTTPS: as much of it as a master needs.
 
-One server after the other is asked until one answers. What came of a change that nobody answered is
+One server after the other is asked until one answers. The outcome of a change without a reply is
 not known: it may still happen.
 """
 
@@ -17,18 +17,18 @@ from roquet.net.tls.contexts import CallingTls
 _OK: Final = 200
 # By a part of what is wrong, the first that fits.
 _REMEDIES: Final = {
-    "certificate is not valid for": "its certificate has to be for the host in replication.etcd",
-    "CERTIFICATE_VERIFY_FAILED": "replication.etcdTrustCertPath has to name who signed it",
+    "certificate is not valid for": "its certificate must be for the host in replication.etcd",
+    "CERTIFICATE_VERIFY_FAILED": "replication.etcdTrustCertPath must name who signed it",
     "database space exceeded": (
         "etcd is full and takes no leases: compact and defragment it, then disarm its alarm; see"
         " docs/replication.md"
     ),
-    "_ALERT_": "replication.etcdCertPath has to name a certificate that etcd takes",
+    "_ALERT_": "replication.etcdCertPath must name a certificate that etcd accepts",
 }
 
 
 class EtcdError(RoquetError):
-    """No server of etcd has answered, or none as etcd does."""
+    """No server of etcd has answered, or none with a valid response."""
 
 
 class Found(NamedTuple):
@@ -67,7 +67,7 @@ class Etcd:
     def __init__(
         self, servers: Sequence[str], timeout_s: float, tls: CallingTls | None = None
     ) -> None:
-        """`servers` are "host:port", or the same behind "https://" with `tls`."""
+        """`servers` are "host:port", or the same after "https://" with `tls`."""
         self._servers = list(servers)
         self._tls = tls
         self._session = aiohttp.ClientSession(
@@ -85,7 +85,7 @@ class Etcd:
         try:
             entries = [_entry(each) for each in answer.get("kvs", ())]
         except (KeyError, ValueError):
-            raise EtcdError(f"an answer has no proper entries: {answer}") from None
+            raise EtcdError(f"invalid response, entries are missing: {answer}") from None
         return Found(_revision(answer), entries)
 
     async def change(
@@ -105,7 +105,7 @@ class Etcd:
         try:
             return int(answer["ID"])
         except (KeyError, ValueError):
-            raise EtcdError(f"a lease was granted without an id: {answer}") from None
+            raise EtcdError(f"invalid response, the lease has no id: {answer}") from None
 
     async def keep_alive(self, lease_id: int) -> int:
         """For how many seconds, from when it was answered; 0 if the lease has ended."""
@@ -161,7 +161,7 @@ def _revision(answer: dict[str, Any]) -> int:
     try:
         return int(answer["header"]["revision"])
     except (KeyError, TypeError, ValueError):
-        raise EtcdError(f"an answer has no revision: {answer}") from None
+        raise EtcdError(f"invalid response, no revision: {answer}") from None
 
 
 def _condition(condition: Created | Modified) -> dict[str, Any]:

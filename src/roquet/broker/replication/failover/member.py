@@ -1,4 +1,4 @@
-"""One broker among those of its name: looks at etcd again and again, and does what follows.
+"""One broker among those of its name: looks at etcd periodically, and acts on what it finds.
 
 Two things go on at the same time: the lease is renewed, and etcd is looked at. A master whose lease
 is not trusted acknowledges nothing, and one that has lost it steps down.
@@ -45,6 +45,7 @@ from roquet.clock import Clock
 from roquet.net.tls.contexts import CallingTls
 from roquet.state_file import StateNotSaved
 from roquet.store.errors import StoreUnavailable
+from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
@@ -54,14 +55,13 @@ _RENEWAL_PART: Final = 0.25
 _LOOK_PART: Final = 0.125
 _TIMEOUT_PART: Final = 0.25
 _PATIENCE_PART: Final = 0.5
-# For how many leases a broker that stepped down leaves the office to others.
+# For how many leases a broker that stepped down yields to others.
 _ABSTENTION: Final = 2.0
-# How often etcd is told how far the log was acknowledged. Each time adds to its history, so this is
-# rare: a store that has lost less than it took in that time may go unnoticed.
+# How often the acknowledged end of the log is recorded. Each time adds to etcd's history, so this
+# is rare: a store that has lost less than it took in that time may go unnoticed.
 _ACKNOWLEDGED_PERIOD_S: Final = 10.0
-_REMINDER_S: Final = 60.0
 _LOST: Final = (
-    "etcd has no record of this broker name, though it had one: nothing is founded again by itself,"
+    "etcd has no record of this broker name, though it had one. This broker does not become master,"
     " because another broker may have a longer log. Restore etcd, or start the broker that has the"
     " longest log with --found; see docs/replication.md"
 )
@@ -86,18 +86,17 @@ class FailoverMember:
         self._keys = Keys(config.cluster_name, config.broker_name)
         self._lease = Lease(clock)
         self._lease_id: int | None = None
-        # Of the office that this broker holds.
+        # In which this broker is master; None if it is not.
         self._epoch: int | None = None
-        self._spoken: Candidacy | None = None
+        self._vote_sent: Candidacy | None = None
         self._vacant_since_s: float | None = None
         self._abstains_until_s = 0.0
-        # A change of the members was not answered: it may still happen.
+        # A change of the in-sync set got no reply: it may still happen.
         self._is_unsure = False
-        # When etcd was last told how far the log was acknowledged.
+        # When the acknowledged end of the log was last recorded.
         self._acknowledged_at_s = 0.0
         self._is_to_found = config.is_to_found
-        self._said = ""
-        self._said_at_s = 0.0
+        self._problems = ThrottledLog(log, clock.monotonic_s)
 
     async def run(self) -> None:
         """Never returns."""
@@ -110,15 +109,15 @@ class FailoverMember:
             await self._etcd.close()
 
     async def _leave(self) -> None:
-        """Others need not wait for the lease to end."""
-        # First: whatever is sent from now on, a successor may be there already.
+        """Other brokers need not wait for the lease to expire."""
+        # First: from now on there may be a successor already.
         self._lease.end()
         lease_id, self._lease_id = self._lease_id, None
         try:
             if lease_id is not None:
                 await self._etcd.revoke(lease_id)
         except EtcdError as error:
-            log.info("the lease will end by itself: %s", error)
+            log.info("the lease was not revoked and will expire: %s", error)
 
     # The lease.
 
@@ -127,7 +126,7 @@ class FailoverMember:
             try:
                 await self._renew()
             except EtcdError as error:
-                self._say(f"the lease is not renewed: {error}")
+                self._warn(f"the lease is not renewed: {error}")
             await asyncio.sleep(self._config.lease_s * _RENEWAL_PART)
 
     async def _renew(self) -> None:
@@ -140,12 +139,12 @@ class FailoverMember:
         if ttl_s > 0:
             self._lease.renew(asked_at_s, ttl_s)
             return
-        log.warning("the lease at etcd has ended")
+        log.warning("the lease at etcd has expired")
         self._lease.end()
         self._lease_id = None
-        self._step_down("its lease has ended")
+        self._step_down("its lease has expired")
 
-    # What etcd says.
+    # What etcd has.
 
     async def _keep_looking(self) -> None:
         while True:
@@ -156,13 +155,14 @@ class FailoverMember:
                 try:
                     await self._look(broker, self._lease_id)
                 except (EtcdError, BadEntry) as error:
-                    self._say(str(error))
+                    self._warn(str(error))
+            self._problems.flush()
             await asyncio.sleep(self._config.lease_s * _LOOK_PART)
 
     async def _look(self, broker: Broker, lease_id: int) -> None:
         """Raises EtcdError and BadEntry."""
         if broker.config.is_slave and self._epoch is not None:
-            # It began again, as an operator or its own disk wanted it.
+            # It restarted, because of an operator or its own disk.
             self._resign()
         found = await self._etcd.find(self._keys.prefix)
         view = view_of(self._keys, found.revision, found.entries)
@@ -182,26 +182,32 @@ class FailoverMember:
             case Action.FOUND:
                 await self._found(broker, view, lease_id)
             case Action.WAIT:
-                self._say("etcd knows no master of this name: start the one that is to be first")
+                self._warn(
+                    "etcd has no master of this broker name: start the one that is to be the first"
+                )
             case Action.LOST:
-                self._say(_LOST)
+                self._warn(_LOST)
             case Action.RUN:
-                await self._run_for_office(broker, view, lease_id)
+                await self._vote(broker, view, lease_id)
             case Action.FOLLOW:
                 self._follow(broker, view)
             case Action.LEAD:
-                await self._see_who_is_in_sync(broker, view)
+                await self._review_in_sync_set(broker, view)
             case Action.STEP_DOWN:
-                self._step_down(f"epoch {view.epoch} has begun" if view.master else "it is vacant")
+                self._step_down(
+                    f"epoch {view.epoch} has started"
+                    if view.master
+                    else "its record in etcd is gone"
+                )
             case Action.DOUBTED:
-                self._say(f"another broker has brokerId={me.replica_id}, too: {view.master}")
+                self._warn(f"another broker has the same brokerId={me.replica_id}: {view.master}")
             case Action.CLEAR:
                 made_then = Created(self._keys.master, view.master_revision)
                 await self._etcd.change([made_then], [Delete(self._keys.master)])
 
     def _follow(self, broker: Broker, view: RecordsView) -> None:
         assert view.master is not None
-        self._vacant_since_s = self._spoken = None
+        self._vacant_since_s = self._vote_sent = None
         replication = broker.replication
         _secret(broker).epochs.see(view.epoch)
         replication.master_address = view.master.address
@@ -211,10 +217,10 @@ class FailoverMember:
             return
         link.acknowledged = view.acknowledged
         if link.master is not None and link.master != view.master.ha_address:
-            # The master before that may not know that it is over. The next look goes on.
+            # The previous master may not know that it was replaced. The next look resumes.
             link.hold()
         else:
-            link.go_on()
+            link.resume()
 
     # Elections.
 
@@ -223,12 +229,12 @@ class FailoverMember:
         own = LogPlace(broker.replication.epoch, broker.store.log_end)
         for other in await broker.replication.others.all():
             if LogPlace(other.epoch, other.log_end) > own and other.epoch > 0:
-                self._say(
-                    f"nothing is founded: {other.address} has a log of epoch {other.epoch} up to"
+                self._warn(
+                    f"--found is refused: {other.address} has a log of epoch {other.epoch} up to"
                     f" {other.log_end}, this broker one of epoch {own.epoch} up to {own.end}; start"
                     " that one with --found"
                 )
-                # Nor later, when that one may not answer: it has the longer log still.
+                # Nor later, when that one may not answer: it still has the longer log.
                 self._is_to_found = False
                 return
         await self._stand(broker, view, lease_id, frozenset({self._replica(broker)}))
@@ -236,8 +242,8 @@ class FailoverMember:
             self._is_to_found = False  # Only once: from now on there are elections.
             _secret(broker).epochs.note_founded(is_founded=True)
 
-    async def _run_for_office(self, broker: Broker, view: RecordsView, lease_id: int) -> None:
-        """There is no master, so nobody may add to the log."""
+    async def _vote(self, broker: Broker, view: RecordsView, lease_id: int) -> None:
+        """There is no master, so the log must not grow."""
         link, members = broker.replication.master_link, view.members
         assert members is not None
         if link is not None:
@@ -245,12 +251,12 @@ class FailoverMember:
         now_s = self._clock.monotonic_s()
         if self._vacant_since_s is None:
             self._vacant_since_s = now_s
-            log.warning("there is no master of %s", self._config.broker_name)
+            log.warning("there is no master of %s: electing one", self._config.broker_name)
         me = self._candidacy(broker, view)
-        if self._spoken != me:
+        if self._vote_sent != me:
             key = self._keys.candidate(me.replica_id)
             await self._etcd.change([], [Put(key, msgspec.json.encode(me), lease_id)])
-            self._spoken = me
+            self._vote_sent = me
         replicas_needed = _replicas_promised(view, broker.replication)
         patience_s = self._config.lease_s * _PATIENCE_PART
         result = election_result(
@@ -264,12 +270,12 @@ class FailoverMember:
         if result is ElectionResult.STAND and not me.abstains:
             await self._stand(broker, view, lease_id, members)
         elif result is ElectionResult.OUTSIDE:
-            self._say(_outside(me.replica, members))
+            self._warn(_outside(me.replica, members))
         elif result is ElectionResult.BEHIND:
             epoch, end = view.acknowledged
-            self._say(
-                f"no master, and the longest log ends at {me.end} in epoch {me.epoch}, although"
-                f" {end} of epoch {epoch} was acknowledged: bring back a broker that has it; see"
+            self._warn(
+                f"no master: the longest log ends at {me.end} in epoch {me.epoch}, although {end}"
+                f" of epoch {epoch} was acknowledged. Start a broker that has it; see"
                 " docs/replication.md"
             )
 
@@ -284,7 +290,7 @@ class FailoverMember:
     async def _stand(
         self, broker: Broker, view: RecordsView, lease_id: int, members: frozenset[Replica]
     ) -> None:
-        """Take the office, unless somebody else does or the members change meanwhile."""
+        """Becomes master, unless another broker does or the in-sync set changes meanwhile."""
         identity, place = identity_of(broker.config), _place(broker)
         me = MasterRecord(self._config.replica_id, identity.address, identity.ha_address)
         base = view.base_above(_secret(broker).epochs.seen)
@@ -302,18 +308,18 @@ class FailoverMember:
             ],
         )
         if revision is not None and self._broker() is broker:
-            self._take_office(broker, base + revision, members)
+            self._become_master(broker, base + revision, members)
 
-    def _take_office(self, broker: Broker, epoch: int, members: frozenset[Replica]) -> None:
+    def _become_master(self, broker: Broker, epoch: int, members: frozenset[Replica]) -> None:
         self._epoch = epoch
         self._is_unsure = False
-        self._vacant_since_s = self._spoken = None
+        self._vacant_since_s = self._vote_sent = None
         broker.replication.replicas.lead(members, partial(self._may_acknowledge, epoch))
         try:
             promote(broker, epoch)
         except (StateNotSaved, StoreUnavailable, OSError) as error:
-            log.error("epoch %d is not taken: %s", epoch, error)  # noqa: TRY400  It says it all.
-            self._step_down("it cannot hold it")
+            log.error("cannot become master of epoch %d: %s", epoch, error)  # noqa: TRY400
+            self._step_down("it cannot be the master")
 
     def _may_acknowledge(self, epoch: int) -> bool:
         return self._epoch == epoch and self._lease.is_trusted
@@ -321,7 +327,7 @@ class FailoverMember:
     def _step_down(self, reason: str) -> None:
         if self._epoch is None:
             return
-        log.warning("steps down from epoch %d: %s", self._epoch, reason)
+        log.warning("stepping down as master of epoch %d: %s", self._epoch, reason)
         self._resign()
         broker = self._broker()
         if broker is not None:
@@ -331,9 +337,9 @@ class FailoverMember:
         self._epoch = None
         self._abstains_until_s = self._clock.monotonic_s() + self._config.lease_s * _ABSTENTION
 
-    # Who is in sync.
+    # The in-sync set.
 
-    async def _see_who_is_in_sync(self, broker: Broker, view: RecordsView) -> None:
+    async def _review_in_sync_set(self, broker: Broker, view: RecordsView) -> None:
         members, replicas = view.members, broker.replication.replicas
         assert members is not None
         log_end = broker.store.log_end
@@ -367,7 +373,7 @@ class FailoverMember:
         proposed: frozenset[Replica],
     ) -> None:
         replicas = broker.replication.replicas
-        # Whatever becomes of the change, only who is in both sets counts until that is known.
+        # Whatever becomes of the change, only members of both sets count until that is known.
         replicas.use_members((replicas.members or members) & members & proposed)
         self._is_unsure = True
         revision = await self._etcd.change(
@@ -380,7 +386,7 @@ class FailoverMember:
         if revision is not None and self._epoch == view.epoch:
             self._is_unsure = False
             replicas.use_members(proposed)
-            log.info("in sync are %s", _numbers(proposed))
+            log.info("in-sync set: %s", _numbers(proposed))
 
     async def _record_acknowledged(self, broker: Broker, view: RecordsView) -> None:
         now_s = self._clock.monotonic_s()
@@ -388,7 +394,7 @@ class FailoverMember:
             return
         self._acknowledged_at_s = now_s
         place = _place(broker, broker.replication.replicas.acknowledged_end)
-        # With one copy nothing is promised that an election could lack.
+        # With one replica nothing is promised that an election could lack.
         if broker.config.replicas_needed == 1 or place == view.acknowledged:
             return
         await self._etcd.change(
@@ -405,12 +411,9 @@ class FailoverMember:
         record = AcknowledgedRecord(place.epoch, place.end)
         return Put(self._keys.acknowledged, msgspec.json.encode(record))
 
-    def _say(self, text: str) -> None:
-        """Again only after a while."""
-        now_s = self._clock.monotonic_s()
-        if text != self._said or now_s - self._said_at_s >= _REMINDER_S:
-            log.warning("%s", text)
-            self._said, self._said_at_s = text, now_s
+    def _warn(self, text: str) -> None:
+        """Repeated texts are throttled."""
+        self._problems.warning(text, text)
 
 
 def _secret(broker: Broker) -> SharedSecret:
@@ -442,7 +445,7 @@ def _numbers(members: frozenset[Replica]) -> str:
 def _outside(me: Replica, members: frozenset[Replica]) -> str:
     if any(each.replica_id == me.replica_id for each in members):
         return (
-            f"no master, and the store of this broker is not the one that was in sync as number"
-            f" {me.replica_id}: it waits for a master to copy from"
+            f"no master: the store of this broker is not the one that was in sync under brokerId"
+            f" {me.replica_id}; waiting for a master to replicate from"
         )
-    return f"no master, and this broker was not in sync with the last: {_numbers(members)}"
+    return f"no master: this broker was not in sync with the last one: {_numbers(members)}"

@@ -1,4 +1,4 @@
-"""An etcd of one server on this machine, for those who try things out: how it is started."""
+"""The command line of a single etcd on this machine, for `roquet up` and the test kit."""
 
 import shutil
 from pathlib import Path

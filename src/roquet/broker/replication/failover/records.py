@@ -1,11 +1,11 @@
-"""What etcd keeps for the brokers of one name.
+"""What etcd stores for the brokers of one name.
 
-    /roquet/<cluster>/<broker name>/master         who is master; there while its lease lives
+    /roquet/<cluster>/<broker name>/master         the master; deleted with its lease
     /roquet/<cluster>/<broker name>/members        who is in sync, by number and store, and on how
                                                    many an acknowledged message is; rewritten by
                                                    every election
     /roquet/<cluster>/<broker name>/acknowledged   how far the log was acknowledged, a while ago
-    /roquet/<cluster>/<broker name>/candidates/2   how far that one is; there while its lease lives
+    /roquet/<cluster>/<broker name>/candidates/2   its vote; deleted with its lease
 
 The epoch of a master is the revision of etcd that made its record, which is greater than all before
 it, plus a base: what was known of epochs when etcd was new.
@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 class BadEntry(RoquetError):
-    """Something in etcd is not what a broker writes there."""
+    """A record in etcd is not in the format that brokers write."""
 
     def __init__(self, key: str, reason: str) -> None:
-        super().__init__(f"etcd has something at {key} that no broker writes: {reason}")
+        super().__init__(f"invalid record at {key} in etcd: {reason}")
         self.key = key
 
 
@@ -73,14 +73,14 @@ class AcknowledgedRecord(msgspec.Struct, frozen=True):
 
 
 class Candidacy(msgspec.Struct, frozen=True):
-    """What one broker says of itself while there is no master."""
+    """The vote of one broker while there is no master: how far its log is."""
 
     replica_id: int
-    # Which change of the in-sync set the vacancy was found at: what was said before is outdated.
+    # The revision of the in-sync set when the master was missing: earlier votes are outdated.
     vacancy: int
     epoch: int  # of the last byte of its log
     end: int
-    # It has just stepped down, and leaves the office to others that have as much.
+    # It has just stepped down, and yields to others whose log is as long.
     abstains: bool = False
     store: str = ANY_STORE
 
@@ -94,7 +94,7 @@ class Candidacy(msgspec.Struct, frozen=True):
 
     @property
     def rank(self) -> tuple[LogPlace, bool, int]:
-        # Of two that have the same, the one that is named first.
+        # Of two that are equal, the one with the lower id.
         return self.place, not self.abstains, -self.replica_id
 
 
@@ -140,7 +140,7 @@ class RecordsView(msgspec.Struct, frozen=True):
         return self.epoch_base + self.master_revision
 
     def base_above(self, seen_epoch: int) -> int:
-        """The base of the next epoch, which has to be later than what a broker has heard of."""
+        """The base of the next epoch, which must be later than those a broker has seen."""
         is_enough = self.epoch_base + self.revision >= seen_epoch
         return self.epoch_base if is_enough else seen_epoch
 

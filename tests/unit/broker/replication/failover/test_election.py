@@ -1,4 +1,4 @@
-"""Who takes the office."""
+"""Which broker becomes master, and what a broker does by what etcd has."""
 
 import pytest
 from msgspec.structs import replace
@@ -41,13 +41,13 @@ def result(
 
 
 @pytest.mark.parametrize(
-    ("members", "replicas_needed", "voices"),
+    ("members", "replicas_needed", "votes"),
     [(1, 2, 1), (2, 2, 1), (3, 2, 2), (5, 2, 4), (5, 3, 3), (2, 3, 1), (3, 1, 1)],
 )
 def test_enough_have_spoken_when_one_of_them_must_have_what_was_acknowledged(
-    members: int, replicas_needed: int, voices: int
+    members: int, replicas_needed: int, votes: int
 ) -> None:
-    assert votes_needed(members, replicas_needed) == voices
+    assert votes_needed(members, replicas_needed) == votes
 
 
 def test_the_longest_log_wins() -> None:
@@ -148,7 +148,7 @@ NEW = RecordsView(3)
 
 
 @pytest.mark.parametrize(
-    ("seen", "office_epoch", "is_first", "step"),
+    ("seen", "own_epoch", "is_first", "step"),
     [
         (NEW, None, True, Action.FOUND),
         (NEW, None, False, Action.WAIT),
@@ -163,9 +163,9 @@ NEW = RecordsView(3)
     ],
 )
 def test_every_case_has_its_step(
-    seen: RecordsView, office_epoch: int | None, *, is_first: bool, step: Action
+    seen: RecordsView, own_epoch: int | None, *, is_first: bool, step: Action
 ) -> None:
-    assert next_action(seen, Self(1, HERE, is_first), office_epoch) is step
+    assert next_action(seen, Self(1, HERE, is_first), own_epoch) is step
 
 
 @pytest.mark.parametrize("is_first", [False, True])

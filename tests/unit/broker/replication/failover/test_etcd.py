@@ -122,10 +122,10 @@ async def test_an_etcd_is_told_from_others_and_tells_us_from_others(
 ) -> None:
     own, stranger = shown_to(authority), Authority(tmp_path, "stranger")
     theirs = replace(stranger.vouch_for("own").files, trusted=authority.certificate)
-    with pytest.raises(EtcdError, match=r"replication\.etcdTrustCertPath has to name"):
+    with pytest.raises(EtcdError, match=r"replication\.etcdTrustCertPath must name"):
         await put(careful.url, replace(own, trusted=stranger.certificate))
     for files in (TlsFiles(trusted=authority.certificate), theirs):
-        with pytest.raises(EtcdError, match=r"replication\.etcdCertPath has to name"):
+        with pytest.raises(EtcdError, match=r"replication\.etcdCertPath must name"):
             await put(careful.url, files)
     with pytest.raises(EtcdError, match=r"for the host in replication\.etcd"):
         await put(careful.url.replace("127.0.0.1", "localhost"), own)
