@@ -33,8 +33,7 @@ MAY_CATCH_EVERYTHING = (
     "src/roquet/net/router.py",
     "src/roquet/net/service.py",
     "src/roquet/client/user_code.py",
-    "src/roquet/client/push/listening_tasks.py",
-    "src/roquet/client/push/listening_threads.py",
+    "src/roquet/client/push/workers.py",
     "src/roquet/client/blocking/loop_thread.py",
 )
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from roquet.client.blocking.consumers import PullConsumer, PushConsumer
     from roquet.client.blocking.producer import Producer, TransactionProducer
     from roquet.client.blocking.reader import TopicReader
+    from roquet.client.cluster.pulling import Pulled, PullStatus
     from roquet.client.cluster.tls import TlsConfig
     from roquet.client.config import Credentials, ProducerConfig
     from roquet.client.errors import (
@@ -75,8 +76,7 @@ if TYPE_CHECKING:
         average,
         circle,
     )
-    from roquet.client.group.offset_stores import OffsetStore
-    from roquet.client.group.pulling import Pulled, PullStatus
+    from roquet.client.group.offsets import OffsetStore
     from roquet.client.group.start_offset import StartFrom
     from roquet.client.hooks import (
         Attempt,
@@ -297,7 +297,7 @@ _HOMES: Final = {
     "NotOpen": "roquet.client.errors",
     "NotYetSafe": "roquet.client.errors",
     "NothingToRead": "roquet.client.errors",
-    "OffsetStore": "roquet.client.group.offset_stores",
+    "OffsetStore": "roquet.client.group.offsets",
     "OffsetsGone": "roquet.client.errors",
     "Permission": "roquet.protocol.codes",
     "PreparedMessage": "roquet.client.producer.transaction_producer",
@@ -308,8 +308,8 @@ _HOMES: Final = {
     "PullConsumerConfig": "roquet.client.pull.config",
     "PullProgress": "roquet.client.pull.consumer",
     "PullStatistics": "roquet.client.pull.consumer",
-    "PullStatus": "roquet.client.group.pulling",
-    "Pulled": "roquet.client.group.pulling",
+    "PullStatus": "roquet.client.cluster.pulling",
+    "Pulled": "roquet.client.cluster.pulling",
     "PushConsumer": "roquet.client.blocking.consumers",
     "PushConsumerConfig": "roquet.client.push.config",
     "PushProgress": "roquet.client.push.statistics",

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from roquet import Admin, Message, Producer, PullConsumer, QueueRef, ReceivedMessage, StartFrom
+from roquet.client.cluster.pulling import PullStatus
 from roquet.client.errors import BadArgument, RequestRefused
-from roquet.client.group.pulling import PullStatus
 from tests.support.client_servers import ClientServer
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion

@@ -30,11 +30,10 @@ from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.servers import AdminConfig, AdminOptions, AdminServers
 from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
-from roquet.client.cluster.instance import ClientInstance
-from roquet.client.cluster.visit import Visit
+from roquet.client.cluster.instance import ClientInstance, ToolSession
 from roquet.client.group.start_offset import StartFrom
-from roquet.client.group.subscriptions import subscription_of
-from roquet.client.lifecycle import AsyncResource
+from roquet.client.group.subscriptions import check_subscriptions, subscription_of
+from roquet.client.lifecycle import AsyncResource, Lifecycle
 from roquet.client.producer.producer import AsyncProducer
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
@@ -66,22 +65,24 @@ class AsyncAdmin(AsyncResource):
     def __init__(self, name_server: str | None = None, **options: Unpack[AdminOptions]) -> None:
         self._config = AdminConfig(name_server=name_server, **options)
         self._clock = SystemClock()
-        self._visit = Visit(_WHAT, self._config, self._new_servers)
+        self._lifecycle = Lifecycle(
+            _WHAT, lambda: ToolSession(_WHAT, self._config, self._new_servers)
+        )
 
     async def open(self) -> None:
         """Nobody is asked yet. Raises NotOpen after `close`."""
-        await self._visit.open()
+        await self._lifecycle.open()
 
     async def close(self) -> None:
         """A second time does nothing."""
-        await self._visit.close()
+        await self._lifecycle.close()
 
     # Topics.
 
     async def topics(self, *, cluster: str | None = None, with_internal: bool = False) -> list[str]:
         """Those of programs; with the others also retry topics, dead letters and the system's."""
         return await topic_questions.list_topics(
-            self._visit.usable(), cluster, with_internal=with_internal
+            self._servers(), cluster, with_internal=with_internal
         )
 
     async def create_topic(
@@ -96,7 +97,7 @@ class AsyncAdmin(AsyncResource):
 
         Raises BadArgument.
         """
-        servers = self._visit.usable()
+        servers = self._servers()
         await topic_questions.put_topic(
             servers, servers.wire_name(topic), settings, cluster, broker
         )
@@ -105,17 +106,17 @@ class AsyncAdmin(AsyncResource):
         self, topic: str, permission: Permission, *, broker: str | None = None
     ) -> None:
         """Whether it may be read and written, everywhere or at one broker. Raises TopicNotFound."""
-        servers = self._visit.usable()
+        servers = self._servers()
         await topic_questions.set_permission(servers, servers.wire_name(topic), permission, broker)
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
         """With all its messages; one that is not there is no error."""
-        servers = self._visit.usable()
+        servers = self._servers()
         await topic_questions.delete_topic(servers, servers.wire_name(topic), cluster)
 
     async def topic_settings(self, topic: str) -> dict[str, TopicSettings]:
         """By broker name. Raises TopicNotFound."""
-        servers = self._visit.usable()
+        servers = self._servers()
         return await topic_questions.topic_settings(servers, servers.wire_name(topic))
 
     async def all_topic_settings(
@@ -123,37 +124,37 @@ class AsyncAdmin(AsyncResource):
     ) -> dict[str, dict[str, TopicSettings]]:
         """Of all topics that `topics` tells, each by broker name."""
         return await topic_questions.all_topic_settings(
-            self._visit.usable(), with_internal=with_internal
+            self._servers(), with_internal=with_internal
         )
 
     async def topic_route(self, topic: str) -> list[BrokerRoute]:
         """As name servers know it. Raises TopicNotFound."""
-        servers = self._visit.usable()
+        servers = self._servers()
         return await topic_questions.topic_route(servers, servers.wire_name(topic))
 
     async def topic_statistics(self, topic: str) -> TopicStatistics:
         """Raises TopicNotFound."""
-        servers = self._visit.usable()
+        servers = self._servers()
         return await topic_questions.topic_statistics(servers, servers.wire_name(topic))
 
     async def topic_groups(self, topic: str) -> list[str]:
         """The groups that read it, or have. Raises TopicNotFound."""
-        servers = self._visit.usable()
+        servers = self._servers()
         return await topic_questions.groups_of(servers, servers.wire_name(topic))
 
     async def forbid_writes(self, broker: str) -> int:
         """Producers keep away from a broker, as before maintenance. Returns how many topics."""
-        return await topic_questions.forbid_writes(self._visit.usable(), broker)
+        return await topic_questions.forbid_writes(self._servers(), broker)
 
     async def allow_writes(self, broker: str) -> int:
         """Takes `forbid_writes` back."""
-        return await topic_questions.allow_writes(self._visit.usable(), broker)
+        return await topic_questions.allow_writes(self._servers(), broker)
 
     # Groups.
 
     async def groups(self, *, with_internal: bool = False) -> list[str]:
         """Those of programs; with the others also the system's."""
-        return await group_questions.list_groups(self._visit.usable(), with_internal=with_internal)
+        return await group_questions.list_groups(self._servers(), with_internal=with_internal)
 
     async def create_group(
         self,
@@ -167,7 +168,7 @@ class AsyncAdmin(AsyncResource):
 
         Raises BadArgument.
         """
-        servers = self._visit.usable()
+        servers = self._servers()
         await group_questions.put_group(
             servers, servers.wire_name(group), settings, cluster, broker
         )
@@ -176,28 +177,28 @@ class AsyncAdmin(AsyncResource):
         self, group: str, *, cluster: str | None = None, keep_offsets: bool = False
     ) -> None:
         """With its retries, but not its dead letters; one that is not there is no error."""
-        servers = self._visit.usable()
+        servers = self._servers()
         wire_group = servers.wire_name(group)
         await group_questions.delete_group(servers, wire_group, cluster, keep_offsets=keep_offsets)
 
     async def group_settings(self, group: str) -> dict[str, GroupSettings]:
         """By broker name; empty if no broker knows the group."""
-        servers = self._visit.usable()
+        servers = self._servers()
         return await group_questions.group_settings(servers, servers.wire_name(group))
 
     async def members(self, group: str) -> GroupMembers:
         """The consumers of a group that are connected now."""
-        servers = self._visit.usable()
+        servers = self._servers()
         return await group_questions.group_members(servers, servers.wire_name(group))
 
     async def producers(self, group: str) -> list[ClientConnection]:
         """The producers of a group that are connected now."""
-        servers = self._visit.usable()
+        servers = self._servers()
         return await group_questions.producer_connections(servers, servers.wire_name(group))
 
     async def running_info(self, group: str, client_id: str) -> MemberInfo:
         """What a consumer says about itself. Raises NotConnected."""
-        servers = self._visit.usable()
+        servers = self._servers()
         return await group_questions.running_info(servers, servers.wire_name(group), client_id)
 
     # Progress and offsets.
@@ -207,7 +208,7 @@ class AsyncAdmin(AsyncResource):
 
         Raises GroupNotFound or TopicNotFound.
         """
-        servers = self._visit.usable()
+        servers = self._servers()
         wire_topic = None if topic is None else servers.wire_name(topic)
         return await progress_questions.group_progress(
             servers, self._clock, servers.wire_name(group), wire_topic
@@ -225,7 +226,7 @@ class AsyncAdmin(AsyncResource):
 
         Raises TopicNotFound, and BadArgument for queues of other topics.
         """
-        servers = self._visit.usable()
+        servers = self._servers()
         return await resets.plan_reset(
             servers, servers.wire_name(group), servers.wire_name(topic), to, queues
         )
@@ -235,13 +236,13 @@ class AsyncAdmin(AsyncResource):
 
         Raises MembersConnected when a broker cannot do it now; then nothing was changed.
         """
-        await resets.apply_reset(self._visit.usable(), plan)
+        await resets.apply_reset(self._servers(), plan)
 
     # Messages.
 
     async def message(self, topic: str, message_id: str) -> ReceivedMessage:
         """By the id its producer got, or by the id of its place. Raises MessageNotFound."""
-        servers = self._visit.usable()
+        servers = self._servers()
         wire_topic = servers.wire_name(topic)
         return await message_questions.message_by_id(servers, self._clock, wire_topic, message_id)
 
@@ -255,7 +256,7 @@ class AsyncAdmin(AsyncResource):
         count_max: int = message_questions.COUNT_MAX,
     ) -> list[ReceivedMessage]:
         """Oldest first, stored between two moments. Raises TopicNotFound or BadArgument."""
-        servers = self._visit.usable()
+        servers = self._servers()
         wire_topic = servers.wire_name(topic)
         return await message_questions.messages_by_key(
             servers, wire_topic, key, begin, end, count_max
@@ -270,7 +271,7 @@ class AsyncAdmin(AsyncResource):
         count_max: int = message_questions.COUNT_MAX,
     ) -> list[ReceivedMessage]:
         """Oldest first, stored between two moments. Raises TopicNotFound or BadArgument."""
-        servers = self._visit.usable()
+        servers = self._servers()
         wire_topic = servers.wire_name(topic)
         return await message_questions.messages_between(servers, wire_topic, begin, end, count_max)
 
@@ -278,7 +279,7 @@ class AsyncAdmin(AsyncResource):
         self, queue: QueueRef, offset: int, *, count_max: int = message_questions.COUNT_MAX
     ) -> list[ReceivedMessage]:
         """Those from an offset on. Raises TopicNotFound."""
-        servers = self._visit.usable()
+        servers = self._servers()
         wire_queue = queue._replace(topic=servers.wire_name(queue.topic))
         return await message_questions.messages_of_queue(servers, wire_queue, offset, count_max)
 
@@ -295,10 +296,12 @@ class AsyncAdmin(AsyncResource):
 
         Close it when it is enough. Raises TopicNotFound, RequestRefused or BadArgument.
         """
-        servers = self._visit.usable()
+        servers = self._servers()
         subscription = subscription_of(servers.wire_name(topic), tags, sql)
         # A broker that cannot filter this way would give everything.
-        await servers.brokers.check_subscriptions(TOOLS_GROUP, _WHAT, [subscription])
+        await check_subscriptions(
+            servers.brokers, servers.routes, (TOOLS_GROUP, _WHAT), [subscription]
+        )
         following = follow(servers, subscription, start, ends)
         async with aclosing(following) as messages:
             async for message in messages:
@@ -308,17 +311,17 @@ class AsyncAdmin(AsyncResource):
         """What became of a message, as traced clients wrote it down in the usual topic or in
         another; oldest first, and empty if none of them did.
         """
-        return await message_questions.trace_of(self._visit.usable(), message_id, topic)
+        return await message_questions.trace_of(self._servers(), message_id, topic)
 
     async def dead_letter_counts(self) -> dict[str, TopicStatistics]:
         """How many there are, by group."""
-        return await message_questions.dead_letter_counts(self._visit.usable())
+        return await message_questions.dead_letter_counts(self._servers())
 
     async def each_dead_letter(
         self, group: str, *, begin: datetime | None = None, end: datetime | None = None
     ) -> AsyncGenerator[ReceivedMessage]:
         """All of them one by one, queue by queue, however many there are."""
-        servers = self._visit.usable()
+        servers = self._servers()
         found = message_questions.each_dead_letter(servers, servers.wire_name(group), begin, end)
         async with aclosing(found) as messages:
             async for message in messages:
@@ -336,7 +339,7 @@ class AsyncAdmin(AsyncResource):
 
         Each says by its `topic` where it was sent to, and by its `death` why it is here.
         """
-        servers = self._visit.usable()
+        servers = self._servers()
         wire_group = servers.wire_name(group)
         return await message_questions.dead_letters(servers, wire_group, begin, end, count_max)
 
@@ -346,7 +349,7 @@ class AsyncAdmin(AsyncResource):
         Each is a new message with the old body, tags, keys and properties; the dead letter stays.
         Raises BadArgument for what is no dead letter, and SomeFailed.
         """
-        servers = self._visit.usable()
+        servers = self._servers()
         config = self._config
         revived = [
             message_questions.revived(dead, servers.user_name(message_questions.origin_of(dead)))
@@ -368,30 +371,30 @@ class AsyncAdmin(AsyncResource):
 
         Without their state none of them is asked; name servers know the rest.
         """
-        return await cluster_questions.list_brokers(self._visit.usable(), with_state=with_state)
+        return await cluster_questions.list_brokers(self._servers(), with_state=with_state)
 
     async def name_servers(self) -> dict[str, str | None]:
         """By address: why it does not answer as a name server does; None if it does."""
-        return await cluster_questions.name_server_errors(self._visit.usable())
+        return await cluster_questions.name_server_errors(self._servers())
 
     async def broker_runtime(self, address: str) -> dict[str, str]:
         """What a broker says about itself, under Apache's names."""
-        return await cluster_questions.runtime_info(self._visit.usable(), address)
+        return await cluster_questions.runtime_info(self._servers(), address)
 
     async def broker_config(self, address: str) -> dict[str, str]:
         """How a broker is set up, under Apache's names."""
-        return await cluster_questions.broker_config(self._visit.usable(), address)
+        return await cluster_questions.broker_config(self._servers(), address)
 
     async def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
         """Changes settings of a running broker, under Apache's names."""
-        await cluster_questions.update_broker_config(self._visit.usable(), address, settings)
+        await cluster_questions.update_broker_config(self._servers(), address, settings)
 
     async def promote_broker(self, address: str, *, force: bool = False) -> Promotion:
         """Makes the slave at this address the master, of the next epoch; only brokers of ours.
 
         `force` does so although the master it follows is alive.
         """
-        return await cluster_questions.promote_broker(self._visit.usable(), address, force=force)
+        return await cluster_questions.promote_broker(self._servers(), address, force=force)
 
     async def demote_broker(self, address: str, broker_id: int, *, force: bool = False) -> None:
         """Makes the master at this address a slave with this id; only brokers of ours.
@@ -399,13 +402,13 @@ class AsyncAdmin(AsyncResource):
         It waits for a slave that has all that it has; with `force` it does not. Where etcd decides
         who is master, another broker is elected.
         """
-        await cluster_questions.demote_broker(self._visit.usable(), address, broker_id, force=force)
+        await cluster_questions.demote_broker(self._servers(), address, broker_id, force=force)
 
     # Accounts, where there is access control. Each broker, master or slave, has its own.
 
     async def broker_accounts(self, address: str) -> BrokerAccounts:
         """Those of the broker at this address; secrets are not told."""
-        return await cluster_questions.accounts_at(self._visit.usable(), address)
+        return await cluster_questions.accounts_at(self._servers(), address)
 
     async def put_account(
         self,
@@ -417,30 +420,34 @@ class AsyncAdmin(AsyncResource):
     ) -> None:
         """Makes an account, or changes one; without a secret it keeps its own."""
         await cluster_questions.put_account(
-            self._visit.usable(), address, access_key, settings, secret_key
+            self._servers(), address, access_key, settings, secret_key
         )
 
     async def delete_account(self, address: str, access_key: str) -> None:
         """One that is not there is refused."""
-        await cluster_questions.delete_account(self._visit.usable(), address, access_key)
+        await cluster_questions.delete_account(self._servers(), address, access_key)
 
     # What name servers keep.
 
     async def kv_table(self, namespace: str) -> dict[str, str]:
         """What name servers keep in a namespace of theirs, such as "ORDER_TOPIC_CONFIG"."""
-        return await cluster_questions.kv_table(self._visit.usable(), namespace)
+        return await cluster_questions.kv_table(self._servers(), namespace)
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
         """One of them; None if it is not there."""
-        return await cluster_questions.kv_value(self._visit.usable(), namespace, key)
+        return await cluster_questions.kv_value(self._servers(), namespace, key)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
         """At all name servers, which do not tell each other."""
-        await cluster_questions.put_kv(self._visit.usable(), namespace, key, value)
+        await cluster_questions.put_kv(self._servers(), namespace, key, value)
 
     async def delete_kv(self, namespace: str, key: str) -> None:
         """One that is not there is no error."""
-        await cluster_questions.delete_kv(self._visit.usable(), namespace, key)
+        await cluster_questions.delete_kv(self._servers(), namespace, key)
+
+    def _servers(self) -> AdminServers:
+        """Raises NotOpen, UsedAfterFork or WrongLoop."""
+        return self._lifecycle.usable().tools
 
     def _new_servers(self, instance: ClientInstance) -> AdminServers:
         return AdminServers(instance, self._config)

@@ -9,8 +9,8 @@ from enum import Enum, auto
 from typing import Final
 
 from roquet.client.admin.servers import AdminServers
+from roquet.client.cluster.pulling import SUSPEND_S, PullOrder, PullStatus, PullTerms
 from roquet.client.errors import BadArgument, ClientError, Unreachable
-from roquet.client.group.pulling import SUSPEND_S, PullOrder, PullStatus, PullTerms
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.moments import timestamp_ms
 from roquet.client.queue_ref import QueueRef
@@ -54,7 +54,7 @@ async def follow(
             end = None if ends is None else ends.get(_user_queue(servers, queue), offset)
             # Up to an end there is nothing to wait for.
             suspend_s = SUSPEND_S if end is None else 0
-            terms = PullTerms(subscription, _PULL_COUNT, suspend_s, says_subscription=True)
+            terms = PullTerms(subscription, _PULL_COUNT, suspend_s, sends_subscription=True)
             order = PullOrder(queue, terms, offset)
             async with aclosing(_of_queue(servers, order, end)) as messages:
                 async for message in messages:

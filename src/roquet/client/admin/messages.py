@@ -9,6 +9,7 @@ from typing import Final
 
 from roquet.client.admin.servers import AdminServers, Master, ask_each
 from roquet.client.admin.topics import TopicStatistics, list_topics, topic_statistics
+from roquet.client.cluster.pulling import PullOrder, PullStatus, PullTerms
 from roquet.client.errors import (
     BadArgument,
     MessageNotFound,
@@ -16,7 +17,6 @@ from roquet.client.errors import (
     TopicNotFound,
     Unreachable,
 )
-from roquet.client.group.pulling import PullOrder, PullStatus, PullTerms
 from roquet.client.group.subscriptions import subscription_of
 from roquet.client.moments import moment_of, timestamp_ms
 from roquet.client.producer.outgoing import RESERVED_NAMES
@@ -284,7 +284,7 @@ async def _messages_from(
 ) -> AsyncGenerator[ReceivedMessage]:
     """All messages of a queue up to where it ends now."""
     everything = subscription_of(queue.topic)
-    terms = PullTerms(everything, _PULL_COUNT, suspend_s=0, says_subscription=True)
+    terms = PullTerms(everything, _PULL_COUNT, suspend_s=0, sends_subscription=True)
     while True:
         pulled = await servers.puller.pull(PullOrder(queue, terms, offset))
         for message in pulled.messages:

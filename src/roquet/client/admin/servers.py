@@ -13,6 +13,7 @@ from roquet.client.arguments import check_timeout
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.name_servers import name_server_source
+from roquet.client.cluster.pulling import Puller
 from roquet.client.cluster.routes import MASTER_ID, Route
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
@@ -23,7 +24,6 @@ from roquet.client.errors import (
     TopicNotFound,
     Unreachable,
 )
-from roquet.client.group.pulling import Puller
 from roquet.client.names import unwrapped, wrapped
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.name_server import ClusterInfo

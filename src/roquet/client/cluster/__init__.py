@@ -1,1 +1,1 @@
-"""One client of a cluster: connections, name servers, routes, heartbeats, questions to brokers."""
+"""One client of a cluster: connections, name servers, routes, heartbeats, requests to brokers."""

@@ -1,7 +1,7 @@
-"""Questions to brokers, with typed answers: offsets, members of groups, locks of queues.
+"""Requests to brokers with typed replies: offsets, members of groups, locks of queues.
 
-A broker is asked by name; where it is, the routes say. What is only about queues asks the master,
-which has the newest answer.
+A broker is addressed by name; routes resolve it. Requests about queues go to the master, which has
+the newest state.
 """
 
 import logging
@@ -12,12 +12,10 @@ from typing import Final, TypeVar, final
 
 from roquet.client.cluster.requests import Requests
 from roquet.client.cluster.routes import MASTER_ID, RouteBook
-from roquet.client.errors import NoNameServer, RequestRefused, TopicNotFound, Unreachable
-from roquet.client.group.subscriptions import subscription_data
+from roquet.client.errors import RequestRefused, Unreachable
 from roquet.client.queue_ref import QueueRef, queue_ref, wire_queue
 from roquet.net.errors import NetError
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.clients import SubscriptionCheck
 from roquet.protocol.bodies.groups import ConsumerIds, LockedQueues, QueueLockRequest
 from roquet.protocol.bodies.offsets import ConsumerOffsetTable
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
@@ -36,7 +34,6 @@ from roquet.protocol.headers.offsets import (
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
-from roquet.protocol.subscription import ExpressionType, Subscription
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +45,7 @@ H = TypeVar("H", bound=Header)
 
 @final
 class Brokers:
-    """Every question raises Unreachable without an answer, and RequestRefused for a no."""
+    """Every request raises Unreachable without a reply, and RequestRefused for an error reply."""
 
     def __init__(
         self,
@@ -58,8 +55,8 @@ class Brokers:
         *,
         asks_slaves: bool = False,
     ) -> None:
-        """With `asks_slaves` a slave says what a queue has, and keeps offsets, while its master is
-        gone."""
+        """With `asks_slaves` a slave answers for its queues and stores offsets while its master is
+        down."""
         self._requests = requests
         self._routes = routes
         self._timeout_s = timeout_s
@@ -73,12 +70,12 @@ class Brokers:
         return address
 
     async def committed(self, group: str, queue: QueueRef) -> int | None:
-        """Where the group goes on in a queue; None when it never was there."""
+        """The offset where the group resumes in a queue; None if it never committed there."""
         reply = await self._consumer_offset(group, queue, zero_if_young=False)
         if reply is None:
             return None
         offset = reply_header(OffsetReplyHeader, reply, queue.broker_name).offset
-        # 4.9 does not know that this was no question about a beginning.
+        # 4.9 ignores `set_zero_if_not_found`: its 0 may mean that there is no offset.
         if offset or reply.version >= VERSION_5_0_0 or reply.language == OUR_LANGUAGE:
             return offset
         kept = await self.kept_offsets(self._replica(queue.broker_name))
@@ -87,15 +84,15 @@ class Brokers:
     async def committed_or_young(
         self, group: str, queue: QueueRef, *, address: str | None = None
     ) -> int | None:
-        """The same, but 0 for a group that is new to a topic whose messages are all in memory: so
-        a broker tells whoever begins. With an `address` its routes need not be known."""
+        """The same, but 0 for a group that is new to a topic whose messages are all in memory: a
+        broker lets it start there. With an `address` no route is needed."""
         reply = await self._consumer_offset(group, queue, zero_if_young=None, address=address)
         if reply is None:
             return None
         return reply_header(OffsetReplyHeader, reply, queue.broker_name).offset
 
     async def kept_offsets(self, address: str) -> Mapping[str, Mapping[int, int]]:
-        """All offsets of all groups that a broker keeps: by "topic@group" and queue id."""
+        """All offsets of all groups that a broker stores: by "topic@group" and queue id."""
         reply = await self.ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET, NoFields())
         return reply_body(ConsumerOffsetTable, reply, address).offset_table
 
@@ -117,7 +114,7 @@ class Brokers:
         return await self._offset(queue, RequestCode.GET_MIN_OFFSET, header, address)
 
     async def max_offset(self, queue: QueueRef) -> int:
-        """The offset of the message that comes next."""
+        """The offset that the next message will get."""
         header = GetMaxOffsetHeader(
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
@@ -143,7 +140,7 @@ class Brokers:
         return reply_header(EarliestStoreTimeReplyHeader, reply, queue.broker_name).timestamp
 
     async def members(self, group: str, topic: str) -> list[str]:
-        """The ids of the clients of a group, as any broker of the topic knows them."""
+        """The client ids of a group, as any broker of the topic knows them."""
         route = await self._routes.existing(topic)
         if route is None or not route.brokers:
             raise Unreachable(topic, "no broker has this topic")
@@ -154,23 +151,8 @@ class Brokers:
         reply = await self.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
         return reply_body(ConsumerIds, reply, name).consumer_id_list
 
-    async def check_subscriptions(
-        self, group: str, client_id: str, subscriptions: Iterable[Subscription]
-    ) -> None:
-        """Whether brokers can filter as it is wanted, as far as they can be asked now.
-
-        Raises RequestRefused if one cannot.
-        """
-        for subscription in subscriptions:
-            # Every broker knows tags.
-            if subscription.expression_type is not ExpressionType.TAG:
-                try:
-                    await self._check(group, client_id, subscription)
-                except (NoNameServer, TopicNotFound, Unreachable) as error:
-                    log.info("%s is not checked: %s", subscription.expression, error)
-
     async def lock(self, group: str, client_id: str, queues: Iterable[QueueRef]) -> set[QueueRef]:
-        """Those of the queues, of one broker, that the client has locked now."""
+        """Those queues that the client has locked now; all of them are of one broker."""
         name, body = _lock_request(group, client_id, queues)
         reply = await self.ask(
             self.master(name), RequestCode.LOCK_BATCH_MQ, AddressedHeader(), body, _LOCK_TIMEOUT_S
@@ -178,7 +160,7 @@ class Brokers:
         return set(map(queue_ref, reply_body(LockedQueues, reply, name).queues))
 
     async def unlock(self, group: str, client_id: str, queues: Iterable[QueueRef]) -> None:
-        """Gives back queues of one broker."""
+        """Unlocks queues of one broker."""
         name, body = _lock_request(group, client_id, queues)
         await self.ask(
             self.master(name), RequestCode.UNLOCK_BATCH_MQ, AddressedHeader(), body, _LOCK_TIMEOUT_S
@@ -206,18 +188,6 @@ class Brokers:
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused(address, reply.code, reply.remark)
         return reply
-
-    async def _check(self, group: str, client_id: str, subscription: Subscription) -> None:
-        route = await self._routes.existing(subscription.topic)
-        if route is None or not route.masters:
-            raise Unreachable(subscription.topic, "no broker has this topic")
-        body = SubscriptionCheck(
-            client_id=client_id,
-            group=group,
-            subscription_data=subscription_data(subscription),
-        )
-        address = next(iter(route.masters.values()))
-        await self.ask(address, RequestCode.CHECK_CLIENT_CONFIG, NoFields(), write_body(body))
 
     async def _consumer_offset(
         self,
@@ -272,19 +242,19 @@ def _lock_request(group: str, client_id: str, queues: Iterable[QueueRef]) -> tup
 
 
 def reply_header(header_type: type[H], reply: Command, broker: str) -> H:
-    """Raises Unreachable when the answer is nonsense."""
+    """Raises Unreachable for an invalid response."""
     try:
         return read_header(header_type, reply.fields)
     except ProtocolError as error:
-        raise Unreachable(broker, f"it answered nonsense: {error}") from None
+        raise Unreachable(broker, f"invalid response: {error}") from None
 
 
 B = TypeVar("B")
 
 
 def reply_body(body_type: type[B], reply: Command, broker: str) -> B:
-    """Raises Unreachable when the answer is nonsense."""
+    """Raises Unreachable for an invalid response."""
     try:
         return read_body(body_type, reply.body)
     except ProtocolError as error:
-        raise Unreachable(broker, f"it answered nonsense: {error}") from None
+        raise Unreachable(broker, f"invalid response: {error}") from None

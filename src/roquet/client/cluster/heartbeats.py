@@ -1,4 +1,4 @@
-"""A client shows brokers that it lives, and says good-bye."""
+"""Heartbeats register a client at brokers and keep it registered; closing unregisters it."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ _TIMEOUT_S: Final = 3.0
 
 
 class _Kind(NamedTuple):
-    """What kind of broker answered."""
+    """The implementation of a broker, as its reply names it."""
 
     version: int
     language: str | None
@@ -29,7 +29,7 @@ class _Kind(NamedTuple):
 
 @final
 class Heartbeats:
-    """`addresses` are those to tell, `heartbeat` is what to say, `is_wanted` is set for news."""
+    """Sends `heartbeat` to `addresses`; setting `is_wanted` sends it soon."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class Heartbeats:
         self._is_wanted = is_wanted
         self._kinds: dict[str, _Kind] = {}
         # A broker forgets a client with its connection.
-        self._told: dict[str, Connection | None] = {}
+        self._registered: dict[str, Connection | None] = {}
 
     async def keep_beating(self, period_s: float) -> None:
-        """Tells all brokers when wanted and after each period, for ever."""
+        """Runs for ever: sends heartbeats when wanted and after each period."""
         while True:
             try:
                 async with asyncio.timeout(period_s):
@@ -58,14 +58,14 @@ class Heartbeats:
             await self.beat()
 
     async def beat(self) -> None:
-        """Tells all brokers now. One that does not hear it is told later."""
+        """Sends a heartbeat to all brokers. One that it does not reach gets the next one."""
         heartbeat = self._heartbeat()
-        # A client that neither sends nor reads is nobody a broker has to know.
+        # A client without groups is not registered.
         if heartbeat.producer_data_set or heartbeat.consumer_data_set:
-            await self._tell_all("of life", self._addresses(), self._beat)
+            await self._send_all("heartbeat", self._addresses(), self._beat)
 
     async def has_timers(self, address: str, timeout_s: float) -> bool:
-        """Whether the broker keeps a message until any moment; 4.9 would deliver it at once.
+        """Whether the broker delays messages to any moment; 4.9 would deliver them at once.
 
         Raises NetError when the broker is not known yet and does not answer.
         """
@@ -78,25 +78,27 @@ class Heartbeats:
     async def ensure_registered(self, address: str, timeout_s: float) -> None:
         """Returns when the broker knows the client of this connection. Raises NetError."""
         connection = self._requests.peers.open_connection(address)
-        if connection is None or connection is not self._told.get(address):
+        if connection is None or connection is not self._registered.get(address):
             await self._beat(address, timeout_s)
 
-    def forget_told(self) -> None:
-        """Somebody joined, of whom no broker has heard."""
-        self._told.clear()
+    def forget_registered(self) -> None:
+        """A client joined that no broker knows yet."""
+        self._registered.clear()
 
     async def leave(self, heartbeat: Heartbeat, addresses: Collection[str]) -> None:
-        """Good-bye of the groups in it to those who were told, within a limited time."""
-        await self._tell_all("good-bye", addresses, lambda each: self._leave(each, heartbeat))
+        """Unregisters its groups at these brokers, within a limited time."""
+        await self._send_all(
+            "unregister request", addresses, lambda each: self._leave(each, heartbeat)
+        )
 
-    async def _tell_all(
-        self, what: str, addresses: Collection[str], tell: Callable[[str], Awaitable[None]]
+    async def _send_all(
+        self, what: str, addresses: Collection[str], send: Callable[[str], Awaitable[None]]
     ) -> None:
         addresses = sorted(addresses)
-        results = await asyncio.gather(*map(tell, addresses), return_exceptions=True)
+        results = await asyncio.gather(*map(send, addresses), return_exceptions=True)
         for address, result in zip(addresses, results, strict=True):
             if isinstance(result, NetError):
-                log.info("%s was not told %s: %s", address, what, result)
+                log.info("%s to %s failed: %s", what, address, result)
             elif result is not None:
                 raise result
 
@@ -108,7 +110,7 @@ class Heartbeats:
         if reply.code != ResponseCode.SUCCESS:
             log.warning("%s refused a heartbeat: %d %s", address, reply.code, reply.remark)
         self._kinds[address] = _Kind(reply.version, reply.language)
-        self._told[address] = self._requests.peers.open_connection(address)
+        self._registered[address] = self._requests.peers.open_connection(address)
 
     async def _leave(self, address: str, heartbeat: Heartbeat) -> None:
         client_id = heartbeat.client_id

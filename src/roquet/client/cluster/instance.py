@@ -1,31 +1,38 @@
 """One client of a cluster: its identity, its connections and its background work.
 
 Producers and consumers have one each. It is opened and closed by its owner, and belongs to the
-process and the event loop that opened it. Its links may be shared with others of the same name.
+process and the event loop that opened it. Clients of the same name share their links.
 """
 
 import asyncio
 import secrets
 import socket
+from collections.abc import Callable
 from threading import get_ident
-from typing import Final, NamedTuple, final
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar, final
 
 from roquet.client.cluster.links import ClientIdentity, Links, LinkSettings, Participant
+from roquet.client.cluster.name_servers import name_server_source
+from roquet.client.cluster.tls import TlsConfig
+from roquet.client.config import Credentials
 from roquet.client.errors import BadArgument, NotOpen, UsedAfterFork, WrongLoop
 from roquet.client.lifecycle import current_process_id
-from roquet.clock import Clock
+from roquet.clock import Clock, SystemClock
 from roquet.net.address_server import NameServerSource
 from roquet.net.router import Router
 from roquet.net.service import Services
+from roquet.protocol.bodies.clients import Heartbeat
 
 _LOOPBACK: Final = "127.0.0.1"
-# An address for documents: nobody has it, so the way to it is the way to everybody.
+# A documentation address (RFC 5737): the route to it is the default route.
 _ANYWHERE: Final = ("192.0.2.1", 9)
+
+T = TypeVar("T")
 
 
 class InstanceName(NamedTuple):
-    """With a `name` the id is the same in every run on this machine, and clients that were told
-    the same one share. A `unit` is part of a company that keeps to itself."""
+    """With a `name` the id is the same in every run on this machine, and clients of the same name
+    may share. A `unit` separates parts of a company."""
 
     name: str | None = None
     unit: str | None = None
@@ -38,13 +45,13 @@ class _SharingKey(NamedTuple):
     client_id: str
 
 
-# Until the last of those who share has left.
+# Until the last client that shares them is closed.
 _shared: Final[dict[_SharingKey, Links]] = {}
 
 
 @final
 class ClientInstance:
-    """Made inside a running event loop; `open` starts what runs in the background."""
+    """Made inside a running event loop; `open` starts the background tasks."""
 
     def __init__(
         self,
@@ -88,14 +95,14 @@ class ClientInstance:
         self.services = Services(f"{self._what} {self.id}")
 
     async def open(self) -> None:
-        """A client that meets all brokers has met those that answer when this returns."""
+        """A client that registers at all masters is registered at those that answer, on return."""
         assert self._links is not None, "an instance is opened once"
         await self.services.__aenter__()
         self._is_open = True
         await self._links.open()
 
     async def close(self) -> None:
-        """Says good-bye and, if nobody shares them, closes all connections; a second time does
+        """Unregisters and, unless they are shared, closes all connections; a second time does
         nothing."""
         was_open, self._is_open = self._is_open, False
         if was_open:
@@ -104,13 +111,13 @@ class ClientInstance:
         if links is None:
             return
         if self._key is not None and links.is_last(self._participant):
-            # Whoever comes now begins anew.
+            # A client that is opened from now on gets new links.
             del _shared[self._key]
         await links.leave(self._participant)
 
     def check_usable(self) -> None:
         """Raises NotOpen, UsedAfterFork or WrongLoop."""
-        # Every send asks. Of one thread only one loop runs, and to ask which takes longer.
+        # Called by every send. A thread runs one loop, so its id is enough, and cheaper to get.
         if (
             self._is_open
             and current_process_id() == self._process
@@ -125,13 +132,47 @@ class ClientInstance:
         self.check_loop()
 
     def check_loop(self) -> None:
-        """Raises WrongLoop: what waits in one loop is not woken by another."""
+        """Raises WrongLoop: a future of one loop is not woken by another."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # Nothing waits here.
+            return  # No loop runs here.
         if loop is not self._loop:
             raise WrongLoop(self._what)
+
+
+class _ToolConfig(Protocol):
+    @property
+    def name_server(self) -> str | None: ...
+    @property
+    def credentials(self) -> Credentials | None: ...
+    @property
+    def tls(self) -> TlsConfig | bool: ...
+
+
+@final
+class ToolSession(Generic[T]):
+    """The session of a client that registers nowhere: an instance and `tools` that use it.
+
+    `what` names the client in errors. No server is asked by `open`.
+    """
+
+    def __init__(
+        self, what: str, config: _ToolConfig, new_tools: Callable[[ClientInstance], T]
+    ) -> None:
+        self.instance = ClientInstance(
+            # A heartbeat without groups is not sent.
+            Participant(what, lambda client_id: Heartbeat(client_id=client_id)),
+            LinkSettings(name_server_source(config.name_server), config.credentials, config.tls),
+            SystemClock(),
+        )
+        self.tools = new_tools(self.instance)
+
+    async def open(self, timeout_s: float | None) -> None:  # noqa: ARG002
+        await self.instance.open()
+
+    async def close(self) -> None:
+        await self.instance.close()
 
 
 def _identity(name: InstanceName, process_id: int, clock: Clock) -> ClientIdentity:
@@ -145,7 +186,7 @@ def _identity(name: InstanceName, process_id: int, clock: Clock) -> ClientIdenti
 
 
 def local_ip() -> str:
-    """The address of this machine as others see it. Nothing is sent to find out."""
+    """The address of this machine on its default route. Nothing is sent to find it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_ANYWHERE)

@@ -1,7 +1,7 @@
-"""What clients of one id have in common: connections, routes, heartbeats, name servers.
+"""What clients of one id share: connections, routes, heartbeats, name servers.
 
-Most clients are alone with theirs. Those of one process and event loop that were given the same
-name share: brokers see one client that has all their groups.
+Most clients share with no other. Those of one process and event loop that were given the same name
+do: brokers see one client that has all their groups.
 """
 
 import asyncio
@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple, final
 
-from roquet.client.cluster.all_masters import AllMasters
 from roquet.client.cluster.heartbeats import Heartbeats
 from roquet.client.cluster.name_servers import NameServers
 from roquet.client.cluster.requests import Requests
-from roquet.client.cluster.routes import RouteBook
+from roquet.client.cluster.routes import AllMasters, RouteBook
 from roquet.client.cluster.tls import TlsConfig, tls_context
 from roquet.client.config import Credentials
 from roquet.client.errors import BadArgument
@@ -36,11 +35,11 @@ from roquet.protocol.messages.message_id import UniqueIdMaker
 log = logging.getLogger(__name__)
 
 _RESPONSE: Final = int(CommandFlag.RESPONSE)
-_NOBODY: Final = Router[None](None, ())
+_NO_ROUTES: Final = Router[None](None, ())
 
 
 class ClientIdentity(NamedTuple):
-    """`client_id` is what brokers know a client by."""
+    """`client_id` identifies a client at brokers."""
 
     client_id: str
     ip: str
@@ -48,7 +47,7 @@ class ClientIdentity(NamedTuple):
 
 
 class LinkSettings(NamedTuple):
-    """What clients have to agree on to share."""
+    """Settings that clients must have in common to share."""
 
     name_servers: NameServerSource
     credentials: Credentials | None = None
@@ -59,9 +58,10 @@ class LinkSettings(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Participant:
-    """One client: `heartbeat` is what brokers are to know of it, by the id they know it by.
+    """One client: `heartbeat` makes what it registers at brokers, for its client id.
 
-    What brokers ask is answered by `router`; of several clients, by the one that says `is_asked`.
+    Requests of brokers are answered by `router`; of several clients, by the one whose `is_asked`
+    returns True.
     """
 
     what: str
@@ -69,8 +69,8 @@ class Participant:
     router: Router[Any] | None = None
     is_asked: Callable[[Command], bool] = lambda _command: True
     is_consumer: bool = False
-    # Known to every master, whatever topics it has to do with.
-    meets_all: bool = False
+    # Registered at every master, whatever its topics are.
+    registers_everywhere: bool = False
 
 
 @final
@@ -94,23 +94,23 @@ class Links:
         )
         tls = tls_context(settings.tls)
         self._participants: list[Participant] = []
-        # Every answer of a broker comes by, so whoever is alone is not looked for.
+        # Every reply of a broker passes here, so a client that does not share is not searched.
         answering = router or _SharedRouter(self._participants)
         self.peers = Peers(answering, clock, tls=lambda: tls)
         self.requests = Requests(self.peers, settings.credentials)
-        # Brokers that nobody has told yet hear of this client at once.
+        # Set for a heartbeat at once, to brokers that do not know this client yet.
         self._wants_beat = asyncio.Event()
         self.names = NameServers(self.requests.call, settings.name_servers.addresses)
         self.routes = RouteBook(self.names, self._wants_beat)
-        self._all_masters = AllMasters(self.names, self._wants_beat)
+        self._all_masters = AllMasters(self.names, self._wants_beat, clock.monotonic_s)
         self.heartbeats = Heartbeats(
-            self.requests, self._brokers_to_tell, self._heartbeat, self._wants_beat
+            self.requests, self._registration_addresses, self._heartbeat, self._wants_beat
         )
         self._services = Services(f"client {self.id}")
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._is_open = False
-        self._knows_all = False
+        self._finds_all = False
 
     def is_last(self, participant: Participant) -> bool:
         return self._participants == [participant]
@@ -122,33 +122,35 @@ class Links:
         if taken:
             kind, group = min(taken)
             raise BadArgument(
-                f"there is a {kind} of group {group!r} with this `instance_name` already: "
+                f"a {kind} of group {group!r} has this `instance_name` already: "
                 "give this one another name, or none"
             )
         self._participants.append(participant)
 
     async def open(self) -> None:
-        """Starts what runs in the background, and meets those who have to be met."""
+        """Starts background tasks, and registers at all masters if a client needs that."""
         async with self._opening:
             if not self._is_open:
                 await self._start()
                 self._is_open = True
             else:
-                # Somebody new is here, whom nobody knows yet.
-                self.heartbeats.forget_told()
+                # A new client, which no broker knows yet.
+                self.heartbeats.forget_registered()
                 self._wants_beat.set()
-            if not self._knows_all and any(each.meets_all for each in self._participants):
-                await self._meet_all()
+            if not self._finds_all and any(
+                each.registers_everywhere for each in self._participants
+            ):
+                await self._register_everywhere()
 
     async def leave(self, participant: Participant) -> None:
-        """Says good-bye for one; the last one closes all connections."""
-        addresses = self._brokers_to_tell()
+        """Unregisters one client; the last one closes all connections."""
+        addresses = self._registration_addresses()
         self._participants.remove(participant)
         heartbeat = participant.heartbeat(self.id)
         if self._participants:
             await self.heartbeats.leave(heartbeat, addresses)
             return
-        # After what runs has ended, or a heartbeat could follow the good-bye.
+        # After background tasks have ended, or a heartbeat could register it again.
         self._stack.push_async_callback(self.peers.close)
         self._stack.push_async_callback(self.heartbeats.leave, heartbeat, addresses)
         if self._is_open:
@@ -156,7 +158,7 @@ class Links:
         await self._stack.aclose()
 
     def beat_soon(self) -> None:
-        """A broker turned out not to know this client, or knows old things of it."""
+        """A broker does not know this client, or knows an old state of it."""
         self._wants_beat.set()
 
     async def _start(self) -> None:
@@ -178,8 +180,8 @@ class Links:
             on_failure=OnFailure.RESTART,
         )
 
-    async def _meet_all(self) -> None:
-        self._knows_all = True
+    async def _register_everywhere(self) -> None:
+        self._finds_all = True
         if await self._all_masters.look():
             await self.heartbeats.beat()
         self._services.run(
@@ -188,10 +190,10 @@ class Links:
             on_failure=OnFailure.RESTART,
         )
 
-    def _brokers_to_tell(self) -> set[str]:
+    def _registration_addresses(self) -> set[str]:
         if any(each.is_consumer for each in self._participants):
             return self.routes.addresses() | self._all_masters.addresses
-        # Slaves are only read from.
+        # Producers use no slaves.
         return self.routes.masters() | self._all_masters.addresses
 
     def _heartbeat(self) -> Heartbeat:
@@ -199,7 +201,7 @@ class Links:
 
 
 def merged(client_id: str, heartbeats: Iterable[Heartbeat]) -> Heartbeat:
-    """What brokers are told of clients that share an id."""
+    """One heartbeat for clients that share an id."""
     together = Heartbeat(client_id=client_id)
     for each in heartbeats:
         together.producer_data_set += each.producer_data_set
@@ -214,7 +216,7 @@ def groups_of(heartbeat: Heartbeat) -> set[tuple[str, str]]:
 
 @final
 class _SharedRouter:
-    """Hands what a broker asks to the client that it is about."""
+    """Hands a request of a broker to the client that it concerns."""
 
     def __init__(self, participants: list[Participant]) -> None:
         self._participants = participants
@@ -228,4 +230,4 @@ class _SharedRouter:
         for each in self._participants:
             if each.router is not None and each.is_asked(command):
                 return each.router.answer(connection, frame)
-        return _NOBODY.answer(connection, frame)
+        return _NO_ROUTES.answer(connection, frame)

@@ -1,41 +1,46 @@
-"""Topic -> route: which queues take and give messages, and where their brokers are.
+"""Which brokers there are: the route of each topic, and all masters of a cluster.
 
-Routes are asked for once, kept, and renewed from time to time; when no name server answers, the
-ones that are known go on. Which of the queues is taken is decided in `queue_choice.py`.
+Routes are asked for once, cached, and renewed from time to time; while no name server answers, the
+cached ones stay in use. Which queue a message goes to is decided in `producer/queue_choice.py`.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, final
 
 from roquet.client.cluster.name_servers import NameServers
-from roquet.client.errors import NoNameServer, TopicNotFound
+from roquet.client.errors import ClientError, NoNameServer, RequestRefused, TopicNotFound
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.name_server import QueueData, TopicRoute
+from roquet.protocol.bodies.name_server import ClusterInfo, QueueData, TopicRoute
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.errors import BadBody
+from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.name_server import GetRouteHeader
 from roquet.protocol.names import TEMPLATE_TOPIC
+from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
 MASTER_ID: Final = 0
-# No broker gives a topic more; a name server that says so is not believed.
+# Brokers allow no more for a topic; a larger number in a route is cut.
 QUEUE_COUNT_MAX: Final = 65_536
 
 _ASK_TIMEOUT_S: Final = 3.0
 _PAUSE_S: Final = 0.5
 _WRITE: Final = int(Permission.WRITE)
 _READ: Final = int(Permission.READ)
+# While no name server has named the masters.
+_AGAIN_S: Final = 1.0
+_MASTERS: Final = "masters"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`queues` take messages, `readable` give them; addresses are by broker name and id."""
+    """`queues` can be written, `readable` can be read; addresses are by broker name and id."""
 
     queues: tuple[QueueRef, ...]
     masters: Mapping[str, str]
@@ -44,17 +49,17 @@ class Route:
 
 
 class NewTopic(NamedTuple):
-    """What a topic becomes that the first message makes: an image of `template`, on its brokers."""
+    """A topic that its first message creates: on the brokers of `template`, with its settings."""
 
     template: str = TEMPLATE_TOPIC
     queue_count: int = 4
 
 
-USUAL_NEW_TOPIC: Final = NewTopic()
+DEFAULT_NEW_TOPIC: Final = NewTopic()
 
 
 def route_of(topic: str, answer: TopicRoute, queue_count_max: int = QUEUE_COUNT_MAX) -> Route:
-    """What a client needs of a name server's answer."""
+    """The route in a reply of a name server."""
     masters = {
         broker.broker_name: broker.broker_addrs[MASTER_ID]
         for broker in answer.broker_datas
@@ -67,7 +72,7 @@ def route_of(topic: str, answer: TopicRoute, queue_count_max: int = QUEUE_COUNT_
     return Route(
         _queues(topic, counts, queue_count_max),
         masters,
-        # A slave gives messages, so these need no master.
+        # These need no master: a slave can be read.
         _queues(topic, _readable_counts(answer.queue_datas), QUEUE_COUNT_MAX),
         {broker.broker_name: broker.broker_addrs for broker in answer.broker_datas},
     )
@@ -83,11 +88,11 @@ class RouteBook:
         self._routes: dict[str, Route] = {}
         self._stale: set[str] = set()
         self._is_stale = asyncio.Event()
-        # Those who want the same topic wait for one answer.
+        # Callers that want the same topic wait for one reply.
         self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def known(self, topic: str) -> Route | None:
-        """The route of a topic that takes messages, if it need not be asked for."""
+        """The cached route of a topic that can be written."""
         route = self._routes.get(topic)
         return route if route is not None and route.queues else None
 
@@ -95,9 +100,9 @@ class RouteBook:
         self,
         topic: str,
         timeout_s: float = _ASK_TIMEOUT_S,
-        new_topic: NewTopic = USUAL_NEW_TOPIC,
+        new_topic: NewTopic = DEFAULT_NEW_TOPIC,
     ) -> Route:
-        """For a sender, who may also make the topic. Raises TopicNotFound or NoNameServer."""
+        """For a sender, which may also create the topic. Raises TopicNotFound or NoNameServer."""
         route = self._routes.get(topic)
         if route is None or not route.queues:
             try:
@@ -108,16 +113,16 @@ class RouteBook:
             except TimeoutError:
                 raise NoNameServer([f"still asking after {timeout_s:g} s"]) from None
         if not route.queues:
-            reason = "no master takes messages of it now; check its brokers"
+            reason = "no master accepts messages for it now; check its brokers"
             raise TopicNotFound(topic, reason, is_missing=False)
         return route
 
     async def existing(self, topic: str, timeout_s: float = _ASK_TIMEOUT_S) -> Route | None:
-        """For a reader: None while there is no such topic. Raises TopicNotFound or NoNameServer."""
+        """For a reader: None if the topic does not exist. Raises TopicNotFound or NoNameServer."""
         return self._routes.get(topic) or await self.newest(topic, timeout_s)
 
     async def newest(self, topic: str, timeout_s: float = _ASK_TIMEOUT_S) -> Route | None:
-        """The same, whatever was known before."""
+        """The same, past the cache."""
         answer = await self._ask(topic, timeout_s)
         return None if answer is None else self._keep(topic, route_of(topic, answer))
 
@@ -135,19 +140,19 @@ class RouteBook:
         }
 
     def broker(self, name: str) -> Mapping[int, str]:
-        """The addresses of one broker by id, as the newest route that names it says."""
+        """The addresses of one broker by id, of the newest route that names it."""
         for route in reversed(self._routes.values()):
             if name in route.brokers:
                 return route.brokers[name]
         return {}
 
     def renew_soon(self, topic: str) -> None:
-        """Somebody found the route to be wrong."""
+        """The cached route turned out to be wrong."""
         self._stale.add(topic)
         self._is_stale.set()
 
     async def keep_renewed(self, period_s: float) -> None:
-        """Renews what is stale soon and everything after each period, for ever."""
+        """Runs for ever: renews stale routes soon and all of them after each period."""
         loop = asyncio.get_running_loop()
         all_due_s = loop.time() + period_s
         while True:
@@ -160,14 +165,14 @@ class RouteBook:
             self._is_stale.clear()
             stale, self._stale = self._stale, set()
             await self._renew(stale)
-            # Many senders may find the same route wrong, again and again.
+            # Many senders may report the same route, again and again.
             await asyncio.sleep(_PAUSE_S)
 
     async def _renew(self, topics: Iterable[str]) -> None:
         for topic in topics:
             try:
                 answer = await self._ask(topic, _ASK_TIMEOUT_S)
-                # A topic that vanished is not made anew elsewhere: its brokers may come back.
+                # A missing topic keeps its route: its brokers may come back.
                 if answer is not None:
                     self._keep(topic, route_of(topic, answer))
             except TopicNotFound as error:
@@ -180,10 +185,12 @@ class RouteBook:
         answer = await self._ask(topic, timeout_s)
         if answer is not None:
             return self._keep(topic, route_of(topic, answer))
-        # The first message makes the topic, in the image of the template.
+        # The first message creates the topic with the settings of the template.
         template = await self._ask(new_topic.template, timeout_s)
         if template is None:
-            raise TopicNotFound(topic, "no broker has it or makes topics by itself; create it")
+            raise TopicNotFound(
+                topic, "no broker has it or creates topics automatically; create it"
+            )
         return self._keep(topic, route_of(topic, template, new_topic.queue_count))
 
     def _keep(self, topic: str, route: Route) -> Route:
@@ -205,7 +212,7 @@ class RouteBook:
         try:
             return read_body(TopicRoute, reply.body)
         except BadBody as error:
-            reason = f"the name server answered nonsense: {error}"
+            reason = f"invalid response of the name server: {error}"
             raise TopicNotFound(topic, reason, is_missing=False) from None
 
 
@@ -239,3 +246,56 @@ def _ordered_counts(text: str) -> Iterator[tuple[str, int]]:
         broker, _, count = part.rpartition(":")
         if broker and count.isascii() and count.isdigit():
             yield broker, int(count)
+
+
+@final
+class AllMasters:
+    """Every master of a cluster, for clients that have to register at each of them.
+
+    Other clients register at the brokers of their topics. A producer whose transactions may be
+    checked has to be known before it sends anything: the one that started them may be gone.
+    `has_news` is set when the addresses change.
+    """
+
+    def __init__(
+        self, name_servers: NameServers, has_news: asyncio.Event, now_s: Callable[[], float]
+    ) -> None:
+        self._name_servers = name_servers
+        self._has_news = has_news
+        self._throttled = ThrottledLog(log, now_s)
+        self.addresses: frozenset[str] = frozenset()
+
+    async def look(self) -> bool:
+        """False without an answer of a name server: the known addresses stay."""
+        try:
+            addresses = await self._ask()
+        except ClientError as error:
+            self._throttled.warning(_MASTERS, f"the masters are not known yet, retrying: {error}")
+            return False
+        self._throttled.clear(_MASTERS)
+        if addresses != self.addresses:
+            self.addresses = addresses
+            self._has_news.set()
+        return bool(addresses)
+
+    async def keep_known(self, period_s: float) -> None:
+        """Runs for ever; asks after each period, sooner while no master is known."""
+        while True:
+            await asyncio.sleep(period_s if self.addresses else min(_AGAIN_S, period_s))
+            await self.look()
+
+    async def _ask(self) -> frozenset[str]:
+        reply = await self._name_servers.call(
+            RequestCode.GET_BROKER_CLUSTER_INFO, NoFields(), _ASK_TIMEOUT_S
+        )
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused("the name server", reply.code, reply.remark)
+        try:
+            info = read_body(ClusterInfo, reply.body)
+        except BadBody as error:
+            raise NoNameServer([f"invalid response: {error}"]) from None
+        return frozenset(
+            data.broker_addrs[MASTER_ID]
+            for data in info.broker_addr_table.values()
+            if MASTER_ID in data.broker_addrs
+        )

@@ -1,4 +1,4 @@
-"""Encrypted connections: how a client knows its servers, and shows them who it is."""
+"""Encrypted connections: how a client verifies servers, and its own certificate."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -11,27 +11,27 @@ from roquet.net.tls.settings import TlsFiles
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """Servers have to show a certificate that the system trusts, unless something else is said.
+    """By default servers need a certificate that the system trusts.
 
     For example:
 
         Producer("127.0.0.1:9876", "shop", tls=TlsConfig(ca_file="our-ca.pem", check_host=False))
     """
 
-    # Whom to trust instead of the authorities of the system.
+    # Trusted instead of the authorities of the system.
     ca_file: Path | str | None = None
-    # Our own certificate, for servers that ask for one; the key may be in the same file.
+    # The client's own certificate, for servers that ask for one; the key may be in the same file.
     cert_file: Path | str | None = None
     key_file: Path | str | None = None
     key_password: str | None = field(default=None, repr=False)
     # Certificates of brokers seldom name the addresses that name servers give out.
     check_host: bool = True
-    # Without it everybody on the way can read and change what is sent. Java's default.
+    # If False, anyone on the network path can read and change the traffic. Java's default.
     verify: bool = True
 
 
 def tls_context(tls: TlsConfig | bool) -> ssl.SSLContext | None:
-    """What connections need; None for plain ones. Reads files. Raises BadArgument."""
+    """None for plain connections. Reads files. Raises BadArgument."""
     if tls is False:
         return None
     config = TlsConfig() if tls is True else tls

@@ -1,1 +1,1 @@
-"""What members of a consumer group have in common: which queues, from where, how far."""
+"""What members of a consumer group share: which queues they read, from which offset, how far."""

@@ -4,13 +4,13 @@ Every member decides for itself, so all must use the same strategy with the same
 give it the same queues and client ids, sorted. Eight queues and three members:
 
     average          a0 a1 a2   a3 b0 b1   b2 b3       neighbours stay together
-    circle           a0 a3 b2   a1 b0 b3   a2 b1       cards dealt round the table
-    ConsistentHash   hardly a queue moves when a member comes or goes
-    FixedQueues      each member is told its queues
+    circle           a0 a3 b2   a1 b0 b3   a2 b1       round robin
+    ConsistentHash   few queues move when a member joins or leaves
+    FixedQueues      each member is given its queues
     MachineRoom      only queues of the named rooms, which are part of the brokers' names
-    MachineRoomNearby  queues stay in their room as long as somebody is there
+    MachineRoomNearby  queues stay in their room as long as it has a member
 
-Java members of the same group come to the same results. The names are what they tell brokers.
+Java members of the same group compute the same shares. The names are those sent to brokers.
 """
 
 from bisect import bisect_left
@@ -48,7 +48,7 @@ class Allocation(Protocol):
 
 @final
 class _Average:
-    """One run of neighbours for each member; if they are not equal, the first ones are longer."""
+    """One run of neighbours for each member; the first runs may be longer by one queue."""
 
     name: Final = "AVG"
 
@@ -65,7 +65,7 @@ class _Average:
 
 @final
 class _Circle:
-    """One queue for each member in turn, until there are none left."""
+    """One queue for each member in turn, until none are left."""
 
     name: Final = "AVG_BY_CIRCLE"
 
@@ -83,13 +83,13 @@ circle: Final[Allocation] = _Circle()
 
 @final
 class ConsistentHash:
-    """Members stand on a ring, each in several places; a queue belongs to the next one."""
+    """Members have several places each on a hash ring; a queue belongs to the next one."""
 
     name: Final = "CONSISTENT_HASH"
 
     def __init__(self, virtual_count: int = _VIRTUAL_COUNT) -> None:
         if virtual_count < 1:
-            raise BadArgument(f"`virtual_count` has to be 1 or more, not {virtual_count}")
+            raise BadArgument(f"`virtual_count` must be 1 or more, not {virtual_count}")
         self._virtual_count = virtual_count
 
     def __call__(
@@ -114,10 +114,10 @@ class ConsistentHash:
 
 @final
 class FixedQueues:
-    """These queues, whoever else is there; of other queues, none.
+    """These queues and no others, whatever the other members read.
 
-    But nobody lists retry topics, which come to be when a message fails: where none of its queues
-    is listed, a retry topic is shared as `average` does. In Java it is read by nobody.
+    Retry topics are not listed, as they are created when a message fails: where none of its queues
+    is listed, a retry topic is shared as `average` does. In Java no member reads it.
     """
 
     name: Final = "CONFIG"
@@ -138,14 +138,14 @@ class FixedQueues:
 class MachineRoom:
     """Shares the queues of brokers that are called `<room>@<rest>`, for the given rooms.
 
-    Queues of other rooms are for members that were given those: nobody else reads them.
+    Queues of other rooms are read only by members that were given those rooms.
     """
 
     name: Final = "MACHINE_ROOM"
 
     def __init__(self, rooms: Collection[str]) -> None:
         if isinstance(rooms, str) or not rooms:
-            raise BadArgument(f"`rooms` has to be a collection of names, not {rooms!r}")
+            raise BadArgument(f"`rooms` must be a collection of names, not {rooms!r}")
         self._rooms = frozenset(rooms)
 
     def __call__(
@@ -156,17 +156,17 @@ class MachineRoom:
         index = client_ids.index(client_id)
         ours = [queue for queue in queues if _room_in(queue.broker_name) in self._rooms]
         size, rest = divmod(len(ours), len(client_ids))
-        # Unlike `average`, what is left over lies behind all the runs.
+        # Unlike `average`, the rest comes after all the runs.
         left_over = ours[size * len(client_ids) :]
         return ours[index * size : (index + 1) * size] + left_over[index:rest][:1]
 
 
 @final
 class MachineRoomNearby:
-    """Members share the queues of their own room, in the way of `inner`.
+    """Members share the queues of their own room, as `inner` allocates them.
 
-    All members share the queues of rooms where no member is. The two functions name the room of a
-    queue and that of a client id; BadArgument is raised where one knows none.
+    All members share the queues of rooms without a member. The two functions return the room of a
+    queue and that of a client id; BadArgument is raised if one returns none.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ def _by_room(things: Iterable[T], room_of: Callable[[T], str]) -> dict[str, list
     for thing in things:
         room = room_of(thing)
         if not room:
-            raise BadArgument(f"{thing} is in no room; the function has to name one for it")
+            raise BadArgument(f"{thing} is in no room; the function must return one for it")
         rooms[room].append(thing)
     return rooms
 
@@ -215,6 +215,6 @@ def _ring_hash(text: str) -> int:
 
 
 def _java_text(queue: QueueRef) -> str:
-    """What Java writes for a queue: its hash decides who reads the queue."""
+    """Java's text for a queue: its hash decides which member reads the queue."""
     topic, broker_name, queue_id = queue
     return f"MessageQueue [topic={topic}, brokerName={broker_name}, queueId={queue_id}]"

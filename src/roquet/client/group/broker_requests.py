@@ -1,5 +1,11 @@
-"""What brokers ask a member of a group: that the group changed, and what operators want of it."""
+"""What brokers ask a member of a group: to rebalance, and what operators want of it.
 
+Operators get running information in the words of the Java client, whose tools show it.
+"""
+
+import sys
+import threading
+import traceback
 from collections.abc import Mapping
 from typing import Final, Protocol
 
@@ -13,12 +19,9 @@ from roquet.protocol.bodies.body import QueueTable, read_body, write_body
 from roquet.protocol.bodies.clients import (
     ConsumerRunningInfo,
     DirectConsumeResult,
+    ProcessQueueInfo,
 )
-from roquet.protocol.bodies.offsets import (
-    ConsumerStatus,
-    ResetOffsetList,
-    ResetOffsets,
-)
+from roquet.protocol.bodies.offsets import ConsumerStatus, ResetOffsetList, ResetOffsets
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import BadBody
 from roquet.protocol.headers.clients import (
@@ -26,27 +29,27 @@ from roquet.protocol.headers.clients import (
     RunningInfoHeader,
 )
 from roquet.protocol.headers.groups import ConsumersChangedHeader
-from roquet.protocol.headers.offsets import (
-    ConsumerStatusHeader,
-    ResetOffsetHeader,
-)
+from roquet.protocol.headers.offsets import ConsumerStatusHeader, ResetOffsetHeader
+
+# Tools look the version up by its name.
+_CLIENT_VERSION: Final = "V4_9_8"
 
 
 class Asked(Protocol):
-    """What is asked; queues are those of brokers, with their namespace."""
+    """The member that is asked; queues have the topics of brokers, with their namespace."""
 
     membership: Membership
 
     def move(self, queue: QueueRef, offset: int) -> None:
-        """Goes on there if it reads the queue, whatever is being delivered now."""
+        """Continues at this offset if it reads the queue, whatever is being delivered now."""
 
     def positions(self) -> Mapping[QueueRef, int]:
-        """How far it is in each queue, where that is known."""
+        """Its offset in each queue, where that is known."""
 
     def running_info(self, *, has_stacks: bool) -> ConsumerRunningInfo: ...
 
     async def consume_directly(self, message: ReceivedMessage) -> DirectConsumeResult:
-        """One message out of turn; it changes no offset. Raises BadArgument without a listener."""
+        """Calls the listener with one message; offsets stay. Raises BadArgument without one."""
 
 
 def members_changed(member: Asked, request: Request[ConsumersChangedHeader]) -> Reply:
@@ -63,7 +66,7 @@ def reset_offsets(member: Asked, request: Request[ResetOffsetHeader]) -> Reply:
     return Reply()
 
 
-def tell_status(member: Asked, request: Request[ConsumerStatusHeader]) -> Reply:
+def answer_status(member: Asked, request: Request[ConsumerStatusHeader]) -> Reply:
     _check_group(member, request.header.group)
     table = {
         wire_queue(queue): offset
@@ -73,7 +76,7 @@ def tell_status(member: Asked, request: Request[ConsumerStatusHeader]) -> Reply:
     return Reply(body=write_body(ConsumerStatus(message_queue_table=QueueTable(table))))
 
 
-def tell_running_info(member: Asked, request: Request[RunningInfoHeader]) -> Reply:
+def answer_running_info(member: Asked, request: Request[RunningInfoHeader]) -> Reply:
     _check_group(member, request.header.consumer_group)
     info = member.running_info(has_stacks=request.header.jstack_enable)
     return Reply(body=write_body(info))
@@ -100,11 +103,13 @@ def consume_directly(member: Asked, request: Request[ConsumeDirectlyHeader]) -> 
 
 def _check_group(member: Asked, group: str) -> None:
     if group != member.membership.group:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"no consumer of group {group[:200]!r} is here")
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR, f"no consumer of group {group[:200]!r} in this client"
+        )
 
 
 def _new_offsets(body: bytes) -> dict[QueueRef, int]:
-    """In one of two forms: brokers do not always know what language a client is written in."""
+    """In one of two forms: brokers do not always know the language of a client."""
     try:
         table = read_body(ResetOffsets, body).offset_table
     except BadBody:
@@ -116,7 +121,44 @@ def _new_offsets(body: bytes) -> dict[QueueRef, int]:
 ROUTES: Final[tuple[RequestRoute[Asked], ...]] = (
     on(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ConsumersChangedHeader, members_changed),
     on(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ResetOffsetHeader, reset_offsets),
-    on(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, ConsumerStatusHeader, tell_status),
-    on(RequestCode.GET_CONSUMER_RUNNING_INFO, RunningInfoHeader, tell_running_info),
+    on(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, ConsumerStatusHeader, answer_status),
+    on(RequestCode.GET_CONSUMER_RUNNING_INFO, RunningInfoHeader, answer_running_info),
     on(RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeDirectlyHeader, consume_directly),
 )
+
+
+def running_info(
+    membership: Membership,
+    own_properties: Mapping[str, str],
+    queues: Mapping[QueueRef, ProcessQueueInfo],
+    *,
+    has_stacks: bool,
+) -> ConsumerRunningInfo:
+    config = membership.config
+    properties = {
+        "PROP_CONSUMER_START_TIMESTAMP": str(membership.begin_ms),
+        "PROP_NAMESERVER_ADDR": "".join(
+            f"{address};" for address in membership.instance.names.addresses
+        ),
+        "PROP_CONSUME_TYPE": membership.consume_type,
+        "PROP_CLIENT_VERSION": _CLIENT_VERSION,
+        "consumerGroup": membership.group,
+        "messageModel": "BROADCASTING" if config.broadcasting else "CLUSTERING",
+        "allocateMessageQueueStrategy": config.allocation.name,
+        **own_properties,
+    }
+    return ConsumerRunningInfo(
+        properties=properties,
+        mq_table=QueueTable({wire_queue(queue): info for queue, info in queues.items()}),
+        subscription_set=membership.subscriptions.bodies(),
+        jstack=_stacks() if has_stacks else None,
+    )
+
+
+def _stacks() -> str:
+    """Where each thread is."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return "\n".join(
+        f"{names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()  # noqa: SLF001  There is no other way.
+    )

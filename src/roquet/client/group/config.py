@@ -1,4 +1,4 @@
-"""How any member of a consumer group is set up: what push and pull consumers are both told."""
+"""Settings of any member of a consumer group: what push and pull consumers have in common."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
 from roquet.client.group.allocation import Allocation, average
-from roquet.client.group.offset_stores import OffsetStore
+from roquet.client.group.offsets import OffsetStore
 from roquet.client.group.start_offset import Start, StartFrom
 from roquet.client.names import check_group, check_instance
 from roquet.client.received import ReceivedMessage
@@ -19,15 +19,15 @@ from roquet.client.received import ReceivedMessage
 SOON: Final = 1e-3
 NEVER: Final = 1e9
 
-# Whether a message is wanted. Called in the event loop, so it must not block.
+# Returns whether to deliver a message. Called in the event loop, so it must not block.
 MessageFilter = Callable[[ReceivedMessage], bool]
 
-# The least and the most of a number.
+# Minimum and maximum of a number.
 Ranges = dict[str, tuple[float, float]]
 
 
 class MemberOptions(TypedDict, total=False):
-    """What a member takes besides name server and group; `MemberConfig` explains."""
+    """Options of a member besides name server and group; `MemberConfig` explains them."""
 
     namespace: str | None
     credentials: Credentials | None
@@ -50,40 +50,40 @@ class MemberOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberConfig:
-    """Checked when it is made, and never changed."""
+    """Checked when it is made, and immutable."""
 
     # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
-    # names them; None takes what the environment has in NAMESRV_ADDR.
+    # lists them; None takes NAMESRV_ADDR of the environment.
     name_server: str | None
     group: str
     namespace: str | None = None
     credentials: Credentials | None = None
-    # True is encrypted as `TlsConfig()` says.
+    # True encrypts with the defaults of `TlsConfig`.
     tls: TlsConfig | bool = False
-    # Every member reads everything and keeps its own offsets; what fails is not repeated.
+    # Every member reads all queues and stores its own offsets; failed messages are not retried.
     broadcasting: bool = False
-    # For a group that was never there; any other goes on where it was.
+    # For a group without offsets; any other resumes at its committed offsets.
     start_from: Start = StartFrom.AUTO
-    # A queue that is added to a topic later is read from its first message on. If not, it begins
-    # as `start_from` says, as in Java, and what came before anybody noticed it may be left out.
+    # A queue that is added to a topic later is read from its first message. If False, it starts as
+    # `start_from` says, as in Java, and messages sent before it was noticed may be skipped.
     new_queues_from_first: bool = True
-    # Sees each message of the topics before it is delivered; what it does not want is done.
+    # Called with each message before it is delivered; what it rejects counts as consumed.
     message_filter: MessageFilter | None = None
-    # All members have to share in the same way.
+    # All members must use the same strategy.
     allocation: Allocation = average
-    # Keeps offsets in place of the broker, or of the file of broadcasting.
+    # Stores offsets in place of the broker, or of the file of broadcasting.
     offset_store: OffsetStore | None = None
     # For broadcasting; None is `.rocketmq_offsets` in the home directory, as in Java.
     offsets_directory: Path | str | None = None
-    # Part of the client id, which must be unique in a group. None is made up; for broadcasting,
-    # whose offsets have to be found again, it is "DEFAULT". Clients that are given the same one
-    # share their connections, heartbeats and routes.
+    # Part of the client id, which must be unique in a group. None generates one; for broadcasting,
+    # whose offsets must be found again, it is "DEFAULT". Clients of the same instance name share
+    # their connections, heartbeats and routes.
     instance_name: str | None = None
-    # The unit of a company that the client belongs to: behind the name in the id.
+    # The unit of a company that the client belongs to: the last part of the id.
     unit: str | None = None
     commit_interval_s: float = 5.0
     balance_interval_s: float = 20.0
-    # Before a broker that failed or refused is asked again.
+    # The pause before a broker that failed or refused is asked again.
     error_pause_s: float = 1.0
     route_interval_s: float = 30.0
     heartbeat_interval_s: float = 30.0

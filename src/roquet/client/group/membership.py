@@ -1,27 +1,26 @@
 """One member of a consumer group, whatever it does with the messages of its queues."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
 
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance, InstanceName
 from roquet.client.cluster.links import LinkSettings, Participant
 from roquet.client.cluster.name_servers import name_server_source
+from roquet.client.cluster.pulling import Puller
 from roquet.client.errors import NothingToRead
 from roquet.client.group.config import MemberConfig
-from roquet.client.group.offset_stores import BrokerOffsets, FileOffsets, OffsetStore
-from roquet.client.group.offsets import OffsetKeeper
+from roquet.client.group.offsets import BrokerOffsets, FileOffsets, OffsetKeeper, OffsetStore
 from roquet.client.group.pull_loop import PullContext
-from roquet.client.group.pulling import Puller
 from roquet.client.group.readiness import EVERYTHING, Readiness, no_topic
-from roquet.client.group.rebalance import Rebalance
+from roquet.client.group.rebalance import QueueOwner, Rebalance
 from roquet.client.group.registration import Registration, heartbeat_of
 from roquet.client.group.start_offset import start_offset
-from roquet.client.group.subscriptions import Subscriptions
+from roquet.client.group.subscriptions import Subscriptions, check_subscriptions
 from roquet.client.names import wrapped
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import Clock
@@ -31,47 +30,26 @@ from roquet.protocol.bodies.clients import ConsumeType
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
 
-# Broadcasting members have to find their offsets again.
+# Broadcasting members must find their offsets again.
 _STABLE_NAME: Final = "DEFAULT"
 _OFFSETS_DIRECTORY: Final = ".rocketmq_offsets"
-# How long `join` waits for the first queues; they may come later.
-_BEGIN_TIMEOUT_S: Final = 3.0
+# How long `join` waits for the first queues.
+_START_TIMEOUT_S: Final = 3.0
 _LEAVE_TIMEOUT_S: Final = 5.0
 _WHATS: Final = {ConsumeType.PUSH: "push consumer", ConsumeType.PULL: "pull consumer"}
 
 
-class Member(Protocol):
-    """What a push or a pull consumer does with its share of the group's queues."""
-
-    def topics(self) -> Iterable[str]:
-        """Those it wants a share of."""
-
-    async def registered(self) -> None:
-        """Brokers know its subscriptions now."""
-
-    async def share(
-        self, topic: str, queues: Sequence[QueueRef], share: Sequence[QueueRef]
-    ) -> bool | None:
-        """Of all queues of a topic it reads these from now on; False if some cannot be had yet."""
-
-    async def until_begun(self) -> None:
-        """Returns when the first queues are read."""
-
-    async def save(self) -> None:
-        """Keeps for good how far it is."""
-
-
 def is_asked(group: str, command: Command) -> bool:
-    """Whether a broker asks the member of this group, of those that share an id."""
+    """Whether a request of a broker is for this group, of those that share a client id."""
     fields = field_texts(command.fields)
     return group in (fields.get("consumerGroup"), fields.get("group"))
 
 
 @final
 class Membership:
-    """Made inside a running event loop. Nothing happens before `open`.
+    """Made inside a running event loop; no I/O before `open`.
 
-    `router` answers what brokers ask.
+    `router` answers the requests of brokers.
     """
 
     def __init__(
@@ -81,9 +59,7 @@ class Membership:
         subscriptions: Subscriptions,
         clock: Clock,
         router: Router[Any],
-        member: Member,
     ) -> None:
-        self._member = member
         self.config = config
         self.consume_type = consume_type
         self.subscriptions = subscriptions
@@ -127,10 +103,8 @@ class Membership:
             instance.routes,
             (self.group, instance.id),
             None if config.broadcasting else config.allocation,
-            member.topics,
-            member.share,
-            on_stranger=instance.beat_soon,
-            readiness=self.readiness,
+            self.readiness,
+            on_unknown=instance.beat_soon,
         )
         self.pull_context = PullContext(
             self.puller.pull,
@@ -142,10 +116,12 @@ class Membership:
             instance.beat_soon,
             self.note_error,
         )
+        # From `join` on.
+        self._owner: QueueOwner | None = None
         self._balancing: asyncio.Task[None] | None = None
 
     def note_error(self, text: str) -> None:
-        """The last thing that went wrong, for whoever asks."""
+        """Sets the last error, which programs can read."""
         self.readiness.last_error = text
 
     @property
@@ -155,7 +131,7 @@ class Membership:
     def start_of(
         self, queue: QueueRef, siblings: Sequence[QueueRef]
     ) -> Callable[[], Awaitable[int]]:
-        """Finds where to begin in a queue; `siblings` are all queues of its topic."""
+        """Finds the offset to start a queue at; `siblings` are all queues of its topic."""
         return partial(
             start_offset,
             self.brokers,
@@ -167,65 +143,71 @@ class Membership:
             is_new_topic=queue.topic in self.rebalance.missing,
         )
 
-    # Its life.
+    # From `open` to `leave`.
 
     async def open(self) -> None:
-        """Finds the servers. Raises BadStateFile, and RequestRefused when a broker does not
-        filter as it is wanted."""
+        """Connects. Raises BadStateFile, and RequestRefused when a broker does not support the
+        filter of a subscription."""
         if isinstance(self.keeper.store, FileOffsets):
             await asyncio.to_thread(self.keeper.store.load)
         await self.instance.open()
-        await self.brokers.check_subscriptions(
-            self.group, self.instance.id, self.subscriptions.by_topic.values()
+        await check_subscriptions(
+            self.brokers,
+            self.instance.routes,
+            (self.group, self.instance.id),
+            self.subscriptions.by_topic.values(),
         )
 
-    async def join(self, timeout_s: float | None, *, has_wishes: bool) -> None:
-        """Reads its share from now on; returns when that has begun, or after a while.
+    async def join(self, owner: QueueOwner, timeout_s: float | None, *, has_wishes: bool) -> None:
+        """Gives `owner` its share from now on; returns when it has started, or after a while.
 
-        With a timeout it raises what is in the way then; without `has_wishes`, NothingToRead.
+        With a timeout it raises what keeps it from consuming; without `has_wishes`, NothingToRead.
         """
+        self._owner = owner
         if not has_wishes:
             self.readiness.report(EVERYTHING, no_topic())
         services = self.instance.services
-        services.every("save offsets", self.config.commit_interval_s, self._member.save)
-        self._balancing = services.run("balance", self._balance, on_failure=OnFailure.RESTART)
+        services.every("save offsets", self.config.commit_interval_s, owner.save)
+        self._balancing = services.run(
+            "balance", partial(self._balance, owner), on_failure=OnFailure.RESTART
+        )
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s or _BEGIN_TIMEOUT_S):
-                await self.rebalance.has_begun.wait()
+            async with asyncio.timeout(timeout_s or _START_TIMEOUT_S):
+                await self.rebalance.has_started.wait()
                 if timeout_s is not None:
                     await self.rebalance.has_all.wait()
-                await self._member.until_begun()
+                await owner.until_started()
             if timeout_s is None or has_wishes:
                 return
         if timeout_s is not None:
             raise self.readiness.first or NothingToRead(
-                f"its queues could not be had within {timeout_s:g} s: {self.last_error}"
+                f"no queues were assigned within {timeout_s:g} s: {self.last_error}"
             )
 
     def change(self) -> None:
-        """Other topics or queues are wanted."""
+        """The subscriptions or assigned queues changed."""
         self.readiness.clear(EVERYTHING)
         self.instance.services.once("change", self._change)
 
     def stop_balancing(self) -> None:
-        """From now on its share stays as it is."""
+        """Its share stays as it is from now on."""
         if self._balancing is not None:
             self._balancing.cancel()
 
     async def leave(self, leave_queues: Callable[[], Awaitable[None]]) -> None:
-        """Gives its queues back, if that does not take too long."""
+        """Releases its queues, within a limited time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_TIMEOUT_S):
                 await leave_queues()
 
     def forget(self, queue: QueueRef) -> None:
-        """Somebody else goes on there."""
+        """Another member reads the queue now."""
         self.keeper.forget(queue)
         self.puller.forget(queue)
 
-    async def _balance(self) -> None:
+    async def _balance(self, owner: QueueOwner) -> None:
         await self._register()
-        await self.rebalance.keep_balanced(self.config.balance_interval_s)
+        await self.rebalance.keep_balanced(owner, self.config.balance_interval_s)
 
     async def _change(self) -> None:
         await self._register()
@@ -233,7 +215,8 @@ class Membership:
 
     async def _register(self) -> None:
         await self.registration.send_heartbeat()
-        await self._member.registered()
+        if self._owner is not None:
+            await self._owner.registered()
 
     def _new_store(self) -> OffsetStore:
         if self.config.offset_store is not None:

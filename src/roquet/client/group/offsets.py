@@ -1,43 +1,85 @@
-"""How far a consumer is in each queue: noted here at once, and kept for good from time to time."""
+"""How far a group is in each queue: noted in memory at once, saved to a store from time to time.
+
+A group that shares its queues stores offsets at the broker, so that any member resumes where
+another one stopped. A broadcasting member stores them in a file of its own. A program that keeps
+them elsewhere, with its own results for example, hands in an `OffsetStore`.
+"""
 
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, final
+from pathlib import Path
+from typing import Final, Protocol, final, runtime_checkable
 
-from roquet.client.cluster.brokers import by_broker
+from roquet.client.cluster.brokers import Brokers, by_broker
 from roquet.client.errors import Unreachable
-from roquet.client.group.offset_stores import BrokerOffsets, OffsetStore
-from roquet.client.queue_ref import QueueRef
+from roquet.client.queue_ref import QueueRef, queue_ref, wire_queue
+from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
+from roquet.net.threads import to_its_end
+from roquet.protocol.bodies.body import QueueTable, read_body, write_body
+from roquet.protocol.bodies.offsets import ResetOffsets
+from roquet.state_file import StateFile, StateNotSaved
 
 log = logging.getLogger(__name__)
 
 _STORE: Final = "the offset store"
 
+FILE_NAME: Final = "offsets.json"
+
+
+@runtime_checkable
+class OffsetStore(Protocol):
+    """Stores offsets for the program, for example in its database.
+
+    Topics of queues are those of brokers, with the namespace in front.
+
+    An OSError or ClientError that it raises is logged, and the call is retried later.
+
+    For example:
+
+        class InMemory:
+            def __init__(self):
+                self.offsets = {}
+
+            async def kept(self, queue):
+                return self.offsets.get(queue)
+
+            async def keep(self, offsets):
+                self.offsets.update(offsets)
+
+        PushConsumer("127.0.0.1:9876", "billing", print, offset_store=InMemory())
+    """
+
+    async def kept(self, queue: QueueRef) -> int | None:
+        """The offset where the group resumes; None if nothing was stored."""
+
+    async def keep(self, offsets: Mapping[QueueRef, int]) -> None:
+        """Stores the offsets of some queues of one broker. When it returns, they are durable."""
+
 
 @final
 class OffsetKeeper:
-    """What is noted is known here at once, and in the store with the next `save`."""
+    """Offsets are noted in memory, and reach the store with the next `save`."""
 
     def __init__(self, store: OffsetStore) -> None:
         self.store = store
         self._offsets: dict[QueueRef, int] = {}
         self._unsaved: set[QueueRef] = set()
-        # Queues that were begun here at their ends, each with those that its topic had then.
-        self.begun: dict[QueueRef, frozenset[QueueRef]] = {}
+        # Queues that were started here at their ends, with the queues their topics had then.
+        self.started_at_end: dict[QueueRef, frozenset[QueueRef]] = {}
 
     async def kept(self, queue: QueueRef) -> int | None:
-        """None for a queue nobody was in. Raises RoquetError."""
+        """None if nothing was stored. Raises RoquetError."""
         try:
             return await self.store.kept(queue)
         except OSError as error:
             raise Unreachable(_STORE, str(error)) from error
 
     async def kept_or_young(self, queue: QueueRef) -> int | None:
-        """The same, but 0 for a topic so young that whoever comes gets everything of it.
+        """The same, but 0 for a new topic that is still in memory: a group reads all of it.
 
-        Only a broker knows what is young, so only where it keeps the offsets it says so.
+        Only a broker knows that, so it is asked only where it stores the offsets.
         """
         if isinstance(self.store, BrokerOffsets):
             return await self.store.kept_or_young(queue)
@@ -52,23 +94,23 @@ class OffsetKeeper:
             self.move(queue, offset)
 
     def move(self, queue: QueueRef, offset: int) -> None:
-        """To any offset, as an operator or `seek` wants it."""
+        """To any offset, for an operator or `seek`."""
         self._offsets[queue] = offset
         self._unsaved.add(queue)
 
     async def save(self, queues: Iterable[QueueRef]) -> None:
-        """What could not be kept is tried again by the next call."""
+        """What could not be stored is retried by the next call."""
         offsets = {queue: self._offsets[queue] for queue in self._unsaved.intersection(queues)}
         await asyncio.gather(*map(self._save, _parts(offsets)))
 
     async def commit(self, offsets: Mapping[QueueRef, int]) -> None:
-        """Moves to these offsets, which are kept for good when it returns. Raises RoquetError."""
+        """Moves to these offsets, which are stored when it returns. Raises RoquetError."""
         for queue, offset in offsets.items():
             self.move(queue, offset)
         await asyncio.gather(*map(self._keep, _parts(offsets)))
 
     def forget(self, queue: QueueRef) -> None:
-        """Somebody else goes on there."""
+        """Another member reads the queue now."""
         self._offsets.pop(queue, None)
         self._unsaved.discard(queue)
 
@@ -77,7 +119,7 @@ class OffsetKeeper:
             await self._keep(offsets)
         except RoquetError as error:
             shown = ", ".join(f"{offset} of {queue}" for queue, offset in offsets.items())
-            log.warning("offsets are not kept yet, %s: %s", shown, error)
+            log.warning("offsets not committed, retrying: %s: %s", shown, error)
 
     async def _keep(self, offsets: Mapping[QueueRef, int]) -> None:
         try:
@@ -90,6 +132,77 @@ class OffsetKeeper:
 
 
 def _parts(offsets: Mapping[QueueRef, int]) -> Iterator[dict[QueueRef, int]]:
-    """Those of each broker: one that fails must not hold up the others."""
+    """By broker: one that fails must not hold up the others."""
     for queues in by_broker(offsets).values():
         yield {queue: offsets[queue] for queue in queues}
+
+
+@final
+class BrokerOffsets:
+    """Raises Unreachable or RequestRefused."""
+
+    def __init__(self, brokers: Brokers, group: str) -> None:
+        self._brokers = brokers
+        self._group = group
+
+    async def kept(self, queue: QueueRef) -> int | None:
+        return await self._brokers.committed(self._group, queue)
+
+    async def kept_or_young(self, queue: QueueRef) -> int | None:
+        """The same, but 0 for a new topic that is still in memory: a group reads all of it."""
+        return await self._brokers.committed_or_young(self._group, queue)
+
+    async def keep(self, offsets: Mapping[QueueRef, int]) -> None:
+        commit = self._brokers.commit
+        results = await asyncio.gather(
+            *(commit(self._group, queue, offset) for queue, offset in offsets.items()),
+            # One that is refused must not keep the others from being committed.
+            return_exceptions=True,
+        )
+        for result in results:
+            if result is not None:
+                raise result
+
+
+@final
+class FileOffsets:
+    """`offsets.json` in a directory of one client and group, as the Java client writes it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = StateFile(SystemDisk(), directory / FILE_NAME)
+        self._offsets: dict[QueueRef, int] = {}
+        self._is_written = True
+        self._writing = asyncio.Lock()
+
+    def load(self) -> None:
+        """Loads what an earlier run stored. Raises BadStateFile."""
+        table = self._file.load(_read_offsets)
+        if table is not None:
+            self._offsets.update(table)
+
+    async def kept(self, queue: QueueRef) -> int | None:
+        return self._offsets.get(queue)
+
+    async def keep(self, offsets: Mapping[QueueRef, int]) -> None:
+        """Raises StateNotSaved; a later call stores them, too."""
+        self._offsets.update(offsets)
+        self._is_written = False
+        async with self._writing:
+            # The file is written as a whole, so another call may have written these meanwhile.
+            if not self._is_written:
+                self._is_written = True
+                try:
+                    await to_its_end(self._file.save, _offsets_text(self._offsets))
+                except (StateNotSaved, asyncio.CancelledError):
+                    self._is_written = False
+                    raise
+
+
+def _read_offsets(data: bytes) -> dict[QueueRef, int]:
+    table = read_body(ResetOffsets, data).offset_table
+    return {queue_ref(queue): offset for queue, offset in table.items()}
+
+
+def _offsets_text(offsets: Mapping[QueueRef, int]) -> bytes:
+    table = QueueTable({wire_queue(queue): offset for queue, offset in offsets.items()})
+    return write_body(ResetOffsets(offset_table=table))

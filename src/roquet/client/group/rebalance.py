@@ -2,14 +2,15 @@
 
 Every member computes the same shares from the same facts: the queues of a topic and the members of
 the group. While these facts are not the same everywhere, a queue may have two readers or none for
-a moment; brokers tell all members when somebody comes or goes, and they compute anew.
+a moment; brokers notify all members when one joins or leaves, and they compute the shares again.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Final, final
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final, Protocol, final
 
+from roquet.backoff import Backoff
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.routes import RouteBook
 from roquet.client.errors import ClientError, RequestRefused
@@ -20,19 +21,39 @@ from roquet.protocol.names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 
-# When something could not be found out or taken over: first this, and each time twice as long.
-_AGAIN_S: Final = 1.0
+# The first pause after a round that was incomplete.
+_RETRY_S: Final = 1.0
 
-# Topic, all of its queues, and those that this member should read. False if some of them could
-# not be taken over yet.
-OnShare = Callable[[str, Sequence[QueueRef], Sequence[QueueRef]], Awaitable[bool | None]]
+
+class QueueOwner(Protocol):
+    """What a push or a pull consumer does with its share of the group's queues."""
+
+    def topics(self) -> Iterable[str]:
+        """Those it wants a share of."""
+
+    async def registered(self) -> None:
+        """Brokers know its subscriptions now."""
+
+    async def share(
+        self, topic: str, queues: Sequence[QueueRef], share: Sequence[QueueRef]
+    ) -> bool | None:
+        """Of all queues of a topic it reads these from now on; False if some cannot be had yet.
+
+        Called in every round: the share may be the same.
+        """
+
+    async def until_started(self) -> None:
+        """Returns when the first queues are read."""
+
+    async def save(self) -> None:
+        """Stores its offsets."""
 
 
 @final
 class Rebalance:
-    """Tells `on_share` the share of each topic, again and again: the share may be the same.
+    """Gives a queue owner its share of each topic, again and again.
 
-    Without an `allocation` the member reads everything, as in broadcasting. `on_stranger` is called
+    Without an `allocation` the member reads everything, as in broadcasting. `on_unknown` is called
     when a broker does not know the member, which should then register.
     """
 
@@ -42,58 +63,55 @@ class Rebalance:
         routes: RouteBook,
         member: tuple[str, str],
         allocation: Allocation | None,
-        topics: Callable[[], Iterable[str]],
-        on_share: OnShare,
-        *,
-        on_stranger: Callable[[], None] | None = None,
         readiness: Readiness,
+        *,
+        on_unknown: Callable[[], None] | None = None,
     ) -> None:
         self._brokers = brokers
         self._routes = routes
         self._group, self._client_id = member
         self._allocation = allocation
-        self._topics = topics
-        self._on_share = on_share
-        self._on_stranger = on_stranger
+        self._on_unknown = on_unknown
         self._readiness = readiness
         self._is_wanted = asyncio.Event()
-        # Topics that were not there when they were looked for: once, and the last time.
+        # Topics that did not exist in some round, and in the last one.
         self.missing: set[str] = set()
         self.missing_now: set[str] = set()
-        # Set when each topic was looked at once, whatever came of it.
-        self.has_begun = asyncio.Event()
-        # Set when all that a program wants was found at the same time.
+        # Set after the first round, whatever came of it.
+        self.has_started = asyncio.Event()
+        # Set after a round that found all topics of the program.
         self.has_all = asyncio.Event()
 
     def wake(self) -> None:
-        """Somebody came or went, or this member wants other topics."""
+        """A member joined or left, or this one wants other topics."""
         self._is_wanted.set()
 
-    async def keep_balanced(self, period_s: float) -> None:
-        """For ever: when woken and after each period, sooner when something was not known."""
-        again_s = _AGAIN_S
+    async def keep_balanced(self, owner: QueueOwner, period_s: float) -> None:
+        """Runs for ever: when woken and after each period, sooner after an incomplete round."""
+        backoff = Backoff(min(_RETRY_S, period_s), period_s)
         while True:
             self._is_wanted.clear()
-            if await self.balance():
-                again_s, pause_s = _AGAIN_S, period_s
+            if await self.balance(owner):
+                backoff.reset()
+                pause_s = period_s
             else:
-                again_s, pause_s = min(2 * again_s, period_s), min(again_s, period_s)
+                pause_s = backoff.next_s()
             try:
                 async with asyncio.timeout(pause_s):
                     await self._is_wanted.wait()
             except TimeoutError:
                 pass
             else:
-                again_s = _AGAIN_S
+                backoff.reset()
 
-    async def balance(self) -> bool:
-        """One round; False when a topic has to be looked at again soon."""
+    async def balance(self, owner: QueueOwner) -> bool:
+        """One round; False when a topic has to be balanced again soon."""
         incomplete = []
-        for topic in tuple(self._topics()):
+        for topic in tuple(owner.topics()):
             share = await self._found_share(topic)
-            if share is None or await self._on_share(topic, *share) is False:
+            if share is None or await owner.share(topic, *share) is False:
                 incomplete.append(topic)
-        self.has_begun.set()
+        self.has_started.set()
         # Not every group has retries.
         if all(topic.startswith(RETRY_PREFIX) for topic in incomplete):
             self.has_all.set()
@@ -124,9 +142,9 @@ class Rebalance:
         if self._allocation is None:
             return queues, queues
         members = await self._members(topic)
-        if self._client_id not in members and self._on_stranger is not None:
-            # Others share without it; it keeps what it has until they know better.
-            self._on_stranger()
+        if self._client_id not in members and self._on_unknown is not None:
+            # Others share without it; it keeps what it has until they know it.
+            self._on_unknown()
             return None
         return queues, share_of(self._allocation, self._client_id, queues, members)
 
@@ -134,8 +152,8 @@ class Rebalance:
         try:
             return sorted(await self._brokers.members(self._group, topic))
         except RequestRefused as error:
-            # So says a broker that has never heard of the group.
-            log.info("the members of %s are not known: %s", self._group, error)
+            # A broker that does not know the group answers so.
+            log.info("the members of group %s are not known: %s", self._group, error)
             return ()
 
 
@@ -145,7 +163,7 @@ def share_of(
     queues: Sequence[QueueRef],
     members: Collection[str],
 ) -> Sequence[QueueRef]:
-    """Nothing for a client that is not known as a member yet: the others share without it."""
+    """Nothing for a client that brokers do not know as a member: the others share without it."""
     if not queues or client_id not in members:
         return ()
     return allocation(client_id, queues, list(members))

@@ -1,15 +1,15 @@
-"""Where a group begins to read a queue.
+"""Where a group starts to read a queue.
 
-    it committed there                what it committed
+    it committed there                its committed offset
     a retry topic, or FIRST           the first message
-    a moment that has passed          the first message that is not older
-    the topic came after the member   the first message: all of them are newer
+    a moment in the past              the first message that is not older
+    a topic newer than the member     the first message: all of them are newer
     a queue that was added later      the first message: all of them are new to the group
-    AUTO, and the topic is young      the first message, as the broker says
-    AUTO, LAST, or a moment to come   the end, which 4.9 does not tell when asked for such a time
+    AUTO, and the topic is new        the first message, as the broker decides
+    AUTO, LAST, or a future moment    the end; 4.9 does not return it for such a time
 
-Where the end was is kept at once: a group that dies before its first commit must not begin at
-another end, and leave out what came between.
+An end is committed at once: a group that dies before its first commit must not start at another
+end, and skip the messages in between.
 """
 
 from collections.abc import Collection
@@ -24,11 +24,11 @@ from roquet.protocol.names import RETRY_PREFIX
 
 
 class StartFrom(Enum):
-    """For a group that was never there; any other goes on where it was.
+    """Where a group without committed offsets starts; any other resumes at its offsets.
 
-    FIRST takes everything there is, LAST what is sent from now on. AUTO is what Java's consumers do
-    unless they are told otherwise: everything of a topic so young that the broker has all of it in
-    memory, and what is sent from now on of any other.
+    FIRST reads all messages, LAST those sent from now on. AUTO is the default of Java's consumers:
+    all messages of a topic so new that the broker has all of it in memory, and those sent from now
+    on of any other topic.
 
     For example:
 
@@ -66,7 +66,7 @@ async def start_offset(
     if is_new_topic or await _has_kept(keeper, queue, siblings):
         return await brokers.min_offset(queue)
     end = await brokers.max_offset(queue)
-    keeper.begun[queue] = frozenset(siblings)
+    keeper.started_at_end[queue] = frozenset(siblings)
     keeper.move(queue, end)
     await keeper.save([queue])
     return end
@@ -75,17 +75,17 @@ async def start_offset(
 async def _has_kept(keeper: OffsetKeeper, queue: QueueRef, siblings: Collection[QueueRef]) -> bool:
     """Whether the group already reads other queues of the topic, so that this one was added.
 
-    Those that began at their ends a moment ago, when this one was there already, say nothing.
+    Queues that were started at their ends a moment ago, when this one existed, do not count.
     """
     for sibling in siblings:
-        if sibling == queue or _is_beginning(keeper, queue, sibling):
+        if sibling == queue or _is_starting(keeper, queue, sibling):
             continue
         is_kept = await keeper.kept(sibling) is not None
-        # It may have begun, and been kept, while the broker was asked.
-        if is_kept and not _is_beginning(keeper, queue, sibling):
+        # It may have been started, and stored, while the broker was asked.
+        if is_kept and not _is_starting(keeper, queue, sibling):
             return True
     return False
 
 
-def _is_beginning(keeper: OffsetKeeper, queue: QueueRef, sibling: QueueRef) -> bool:
-    return queue in keeper.begun.get(sibling, ())
+def _is_starting(keeper: OffsetKeeper, queue: QueueRef, sibling: QueueRef) -> bool:
+    return queue in keeper.started_at_end.get(sibling, ())

@@ -1,19 +1,27 @@
-"""What a consumer wants of its topics, as its program says it and as brokers hear it."""
+"""Which messages of its topics a consumer wants: tags or SQL92, as programs and brokers write."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from typing import Final, final
 
 from roquet.client.arguments import bad, check_text
-from roquet.client.errors import BadArgument
+from roquet.client.cluster.brokers import Brokers
+from roquet.client.cluster.routes import RouteBook
+from roquet.client.errors import BadArgument, NoNameServer, TopicNotFound, Unreachable
 from roquet.client.names import check_topic, wrapped
-from roquet.protocol.bodies.clients import SubscriptionData
+from roquet.protocol.bodies.body import write_body
+from roquet.protocol.bodies.clients import SubscriptionCheck, SubscriptionData
+from roquet.protocol.codes import RequestCode
 from roquet.protocol.errors import BadExpression, TooLarge
+from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.subscription import (
     ALL_TAGS,
     ExpressionType,
     Subscription,
     parse_subscription,
 )
+
+log = logging.getLogger(__name__)
 
 _UNVERSIONED: Final = 0
 _EXPECTED: Final = {
@@ -24,7 +32,7 @@ _EXPECTED: Final = {
 
 @final
 class Subscriptions:
-    """By topic, as brokers know it. All members of a group have to want the same."""
+    """By topic, as brokers know it. All members of a group must have the same subscriptions."""
 
     def __init__(self, namespace: str | None) -> None:
         self._namespace = namespace
@@ -35,7 +43,7 @@ class Subscriptions:
         return self._by_topic
 
     def add(self, topic: str, tags: str | None, sql: str | None, version: int) -> Subscription:
-        """Replaces what was wanted of the topic. Raises BadArgument."""
+        """Replaces the subscription of the topic. Raises BadArgument."""
         check_text("topic", topic)
         wanted = subscription_of(wrapped(self._namespace, topic), tags, sql, version)
         self._by_topic[wanted.topic] = wanted
@@ -45,7 +53,7 @@ class Subscriptions:
         self._by_topic.pop(wrapped(self._namespace, topic), None)
 
     def renew(self, topic: str, version: int) -> None:
-        """The newest version wins at the broker, so members say it anew when they change."""
+        """Brokers keep the newest version, so a member renews it when its queues change."""
         old = self._by_topic[topic]
         self._by_topic[topic] = parse_subscription(
             topic, old.expression, old.expression_type, version
@@ -72,6 +80,36 @@ def subscription_of(
         return parse_subscription(topic, tags or ALL_TAGS, ExpressionType.TAG, version)
     except (BadExpression, TooLarge) as error:
         raise BadArgument(f"subscription of {topic!r}: {error}") from None
+
+
+async def check_subscriptions(
+    brokers: Brokers, routes: RouteBook, member: tuple[str, str], wanted: Iterable[Subscription]
+) -> None:
+    """Asks brokers whether they support the filters, as far as they can be asked now.
+
+    `member` is group and client id. Raises RequestRefused if a broker does not.
+    """
+    for subscription in wanted:
+        # Every broker supports tags.
+        if subscription.expression_type is not ExpressionType.TAG:
+            try:
+                await _check(brokers, routes, member, subscription)
+            except (NoNameServer, TopicNotFound, Unreachable) as error:
+                log.info("filter %s is not checked: %s", subscription.expression, error)
+
+
+async def _check(
+    brokers: Brokers, routes: RouteBook, member: tuple[str, str], subscription: Subscription
+) -> None:
+    route = await routes.existing(subscription.topic)
+    if route is None or not route.masters:
+        raise Unreachable(subscription.topic, "no broker has this topic")
+    group, client_id = member
+    body = SubscriptionCheck(
+        client_id=client_id, group=group, subscription_data=subscription_data(subscription)
+    )
+    address = next(iter(route.masters.values()))
+    await brokers.ask(address, RequestCode.CHECK_CLIENT_CONFIG, NoFields(), write_body(body))
 
 
 def subscription_data(subscription: Subscription) -> SubscriptionData:

@@ -199,7 +199,7 @@ class Accumulator:
                 self._heartbeat,
                 self._router,
                 self._is_asked,
-                meets_all=self._meets_all,
+                registers_everywhere=self._meets_all,
             ),
             LinkSettings(
                 name_server_source(config.name_server, config.unit),

@@ -10,8 +10,8 @@ from typing import Final, final
 
 import msgspec
 
-from roquet.client.cluster.fast_port import fast_address
 from roquet.client.cluster.instance import ClientInstance
+from roquet.client.cluster.requests import fast_address
 from roquet.client.cluster.routes import Route
 from roquet.client.config import ProducerConfig
 from roquet.client.hooks import MessageKind

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from functools import partial
 from typing import Final, final
 
-from roquet.client.cluster.fast_port import fast_address
 from roquet.client.cluster.instance import ClientInstance
+from roquet.client.cluster.requests import fast_address
 from roquet.client.cluster.routes import NewTopic, Route
 from roquet.client.config import ProducerConfig
 from roquet.client.errors import (

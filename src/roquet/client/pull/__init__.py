@@ -1,1 +1,1 @@
-"""Pull consumers: messages are fetched ahead, and handed out when a program asks."""
+"""Pull consumers: messages are prefetched, and returned when a program polls."""

@@ -1,4 +1,4 @@
-"""How pull consumers are set up: checked when they are made, and never changed."""
+"""Settings of pull consumers: checked when they are made, and immutable."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Final
 from roquet.client.group.config import NEVER, SOON, MemberConfig, MemberOptions, Ranges
 from roquet.client.queue_ref import QueueRef
 
-# Is told which queues the consumer has from now on.
+# Gets the queues that the consumer has from now on.
 OnQueues = Callable[[Sequence[QueueRef]], None]
 
 
 class PullConsumerOptions(MemberOptions, total=False):
-    """What a pull consumer takes besides name server and group; `PullConsumerConfig` explains."""
+    """Options of a pull consumer besides name server and group; see `PullConsumerConfig`."""
 
     on_queues: OnQueues | None
     auto_commit: bool
@@ -28,7 +28,7 @@ class PullConsumerOptions(MemberOptions, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullConsumerConfig(MemberConfig):
-    """How a pull consumer is set up; its members are options of `PullConsumer`.
+    """Settings of a pull consumer; its members are options of `PullConsumer`.
 
     Defaults are those of Java's lite pull consumer, except that more is pulled at once.
 
@@ -37,24 +37,24 @@ class PullConsumerConfig(MemberConfig):
         PullConsumer("127.0.0.1:9876", "archive", auto_commit=False, pull_count=512)
     """
 
-    # Called in the event loop when queues came or went.
+    # Called in the event loop when the assignment changes.
     on_queues: OnQueues | None = None
-    # What a poll gave counts as done when the next one begins.
+    # The next poll acknowledges the messages of the last one.
     auto_commit: bool = True
-    # Messages wait here before `poll` asks for them. Without it there is only `pull`.
+    # Messages are fetched before `poll` asks for them. If False, only `pull` can be used.
     prefetch: bool = True
-    # The most messages of one pull. Brokers give 32 unless their operator allows more, by
-    # `maxTransferCountOnMessageInMemory`; that is worth a factor of three.
+    # The most messages of one pull. Brokers return 32 unless their operator allows more, by
+    # `maxTransferCountOnMessageInMemory`; that makes pulling three times as fast.
     pull_count: int = 256
     # A poll takes whole pulls until it has at least this many messages.
     poll_count: int = 1000
-    # Above one of these no more is pulled: what waits of a queue, its bytes, and what waits of all.
+    # Above one of these pulling pauses: cached messages of a queue, their bytes, and of all queues.
     queue_count_max: int = 1000
     queue_size_max: int = 100 * 1024 * 1024
     cached_count_max: int = 10_000
-    # How long a broker may keep a pull when there is nothing new.
+    # How long a broker may hold a pull when there are no new messages.
     suspend_s: float = 20.0
-    # How often topics are looked at whose queues are watched.
+    # How often the queues of watched topics are checked.
     topic_check_interval_s: float = 30.0
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A pull consumer between `open` and `close`: one member of its group, with all its parts."""
+"""A pull consumer between `open` and `close`: the `QueueOwner` of its share, and its cache."""
 
 import asyncio
 import logging
@@ -8,15 +8,13 @@ from functools import partial
 from typing import final
 
 from roquet.client.errors import BadArgument
-from roquet.client.group.broker_requests import ROUTES
+from roquet.client.group.broker_requests import ROUTES, running_info
 from roquet.client.group.membership import Membership
-from roquet.client.group.running_info import running_info
 from roquet.client.group.subscriptions import Subscriptions
 from roquet.client.names import unwrapped
 from roquet.client.pull.config import PullConsumerConfig
 from roquet.client.pull.prefetching import Cache, Prefetcher
-from roquet.client.pull.schedule import PullSchedule
-from roquet.client.pull.topic_watch import TopicWatch
+from roquet.client.pull.queue_callbacks import PullSchedule, TopicWatch
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.client.user_code import tell
@@ -35,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Wishes:
-    """What a program wants to read, from before `open` on: shares of topics, or certain queues."""
+    """What a program wants to read, also before `open`: shares of topics, or certain queues."""
 
     subscriptions: Subscriptions
     # None while topics are shared.
@@ -45,45 +43,46 @@ class Wishes:
 
 @final
 class PullMember:
-    """Made inside a running event loop. Nothing happens before `open`. Queues are brokers'."""
+    """Made inside a running event loop; no I/O before `open`. Queues have brokers' topics."""
 
     def __init__(self, config: PullConsumerConfig, wishes: Wishes, clock: Clock) -> None:
         self.config = config
         self.wishes = wishes
         self.membership = membership = Membership(
-            config, ConsumeType.PULL, wishes.subscriptions, clock, Router(self, ROUTES), self
+            config, ConsumeType.PULL, wishes.subscriptions, clock, Router(self, ROUTES)
         )
+        self.instance = membership.instance
         self._keeper = membership.keeper
         self.polled_count = 0
         self.prefetchers: dict[QueueRef, Prefetcher] = {}
         self.schedule: PullSchedule | None = None
         self.topic_watch = TopicWatch(membership.instance.routes, config.namespace)
         self.cache = Cache(config.cached_count_max)
-        # Those that were polled, or sought in, since the last commit.
+        # Polled, or moved by `seek`, since the last commit.
         self._touched: set[Prefetcher] = set()
-        # Whoever changes what is read waits for what others began to change.
+        # Changes of the assignment exclude each other.
         self._changing = asyncio.Lock()
 
-    # Its life.
+    # Opening and closing.
 
     async def open(self, timeout_s: float | None = None) -> None:
         """Returns when the first queues are known, or after a while.
 
-        Raises RequestRefused when a broker does not filter as it is wanted, and BadStateFile; with
-        a timeout also what keeps it from reading then.
+        Raises RequestRefused when a broker does not support the filter of a subscription, and
+        BadStateFile; with a timeout also what keeps it from consuming.
         """
         await self.membership.open()
         self.membership.instance.services.every(
             "watch topics", self.config.topic_check_interval_s, self.topic_watch.look
         )
         has_wishes = bool(self.wishes.topics) or bool(self.wishes.queues)
-        await self.membership.join(timeout_s, has_wishes=has_wishes)
+        await self.membership.join(self, timeout_s, has_wishes=has_wishes)
 
-    async def until_begun(self) -> None:
-        """Knowing its queues is enough: messages come when they are polled."""
+    async def until_started(self) -> None:
+        """Returns at once: messages are read when they are polled."""
 
     async def close(self) -> None:
-        """Keeps what is committed, and leaves the group."""
+        """Stores committed offsets, and leaves the group."""
         self.membership.stop_balancing()
         for prefetcher in self.prefetchers.values():
             prefetcher.stop()
@@ -101,7 +100,7 @@ class PullMember:
         if not has_some.is_set():
             try:
                 async with asyncio.timeout(timeout_s):
-                    # Somebody else may poll, too, and be faster.
+                    # Another poll may be faster.
                     while not has_some.is_set():
                         await has_some.wait()
             except TimeoutError:
@@ -139,13 +138,13 @@ class PullMember:
             raise BadArgument(f"{queue} is not assigned to this consumer; see `assignment()`")
         return found
 
-    # What it reads.
+    # Its queues.
 
     def topics(self) -> Collection[str]:
         return () if self.wishes.queues is not None else self.wishes.topics
 
     async def registered(self) -> None:
-        """Assigned queues, and those of a share that is still wanted; rebalance finds the rest."""
+        """Takes assigned queues, and drops unsubscribed ones; rebalance does the rest."""
         async with self._changing:
             wanted, topics = self.wishes.queues, self.wishes.topics
             if wanted is None:
@@ -153,7 +152,7 @@ class PullMember:
                 await self._replace(lost, {})
             else:
                 lost = [queue for queue in self.prefetchers if queue not in wanted]
-                # Where a new group begins does not depend on other queues here.
+                # Here the start of a new group does not depend on other queues.
                 gained = {queue: () for queue in wanted if queue not in self.prefetchers}
                 await self._replace(lost, gained)
 
@@ -173,7 +172,7 @@ class PullMember:
     async def _replace(
         self, lost: Iterable[QueueRef], gained: Mapping[QueueRef, Sequence[QueueRef]]
     ) -> None:
-        """Reads some queues no more, and others from now on; each comes with its siblings."""
+        """Stops reading some queues, and starts others; each has all queues of its topic."""
         lost = list(lost)
         for queue in lost:
             prefetcher = self.prefetchers.pop(queue)
@@ -200,7 +199,7 @@ class PullMember:
                 tell([self.config.on_queues], queues)
 
     def assignment(self) -> list[QueueRef]:
-        """As the program knows them."""
+        """Its queues, with the topics of the program."""
         namespace = self.config.namespace
         return [
             queue._replace(topic=unwrapped(namespace, queue.topic))
@@ -211,13 +210,13 @@ class PullMember:
         await self._keeper.save(tuple(self.prefetchers))
 
     def _note_polled(self) -> None:
-        """The program came back, so it is done with what it got."""
+        """The program polls again, so it has processed what it got."""
         for prefetcher in self._touched:
             if prefetcher.position is not None:
                 self._keeper.move(prefetcher.queue, prefetcher.position)
         self._touched.clear()
 
-    # What brokers and operators ask.
+    # Requests of brokers and operators.
 
     def move(self, queue: QueueRef, offset: int) -> None:
         if queue in self.prefetchers:

@@ -1,6 +1,6 @@
-"""Messages that wait for `poll`: one long poll for each queue fills a cache that all share.
+"""Prefetched messages: one pull loop for each queue fills a cache that all queues share.
 
-Pulls are kept as they came. A poll takes whole ones, so it costs nothing for each message.
+Pulls are cached whole, and a poll takes whole ones, so it costs nothing per message.
 """
 
 import asyncio
@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import final
 
+from roquet.client.cluster.pulling import Pulled, PullOrder, PullTerms
 from roquet.client.group.pull_loop import PullContext, PullLoop
-from roquet.client.group.pulling import Pulled, PullOrder, PullTerms
 from roquet.client.pull.config import PullConsumerConfig
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -32,7 +32,7 @@ class _Batch:
 
 @final
 class Cache:
-    """Of all queues, in the order it came."""
+    """The pulls of all queues, in the order of their arrival."""
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
@@ -51,7 +51,7 @@ class Cache:
         self.has_some.set()
 
     def take(self, count: int) -> tuple[list[ReceivedMessage], set["Prefetcher"]]:
-        """Whole pulls until there are enough messages, and whose they were."""
+        """Whole pulls until there are enough messages, and their prefetchers."""
         messages: list[ReceivedMessage] = []
         owners: set[Prefetcher] = set()
         batches = self._batches
@@ -65,16 +65,16 @@ class Cache:
                 messages = batch.messages
             batch.prefetcher.taken(batch)
             owners.add(batch.prefetcher)
-        self._look_around(was_full=was_full)
+        self._update(was_full=was_full)
         return messages, owners
 
     def drop(self, prefetcher: "Prefetcher") -> None:
-        """What waits of a queue is not wanted any more."""
+        """Discards what is cached of a queue."""
         was_full = self.is_full
         kept = [batch for batch in self._batches if batch.prefetcher is not prefetcher]
         self._batches = deque(kept)
         self.count = sum(batch.count for batch in kept)
-        self._look_around(was_full=was_full)
+        self._update(was_full=was_full)
 
     def enter(self, prefetcher: "Prefetcher") -> None:
         self._prefetchers.add(prefetcher)
@@ -83,17 +83,17 @@ class Cache:
         self._prefetchers.discard(prefetcher)
         self.drop(prefetcher)
 
-    def _look_around(self, *, was_full: bool) -> None:
+    def _update(self, *, was_full: bool) -> None:
         if not self._batches:
             self.has_some.clear()
         if was_full and not self.is_full:
             for each in self._prefetchers:
-                each.look()
+                each.check_room()
 
 
 @final
 class Prefetcher:
-    """Reads one queue ahead. `start_offset` is where it begins; it raises ClientError."""
+    """Prefetches one queue. `start_offset` finds the first offset; it raises ClientError."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Prefetcher:
         start_offset: Callable[[], Awaitable[int]],
     ) -> None:
         self.queue = queue
-        # Everything before it was polled, or was never wanted; None until it is known.
+        # Everything before it was polled or skipped; None until it is known.
         self.position: int | None = None
         self.cached_count = 0
         self._cached_size = 0
@@ -123,38 +123,38 @@ class Prefetcher:
 
     def start(self) -> None:
         self._cache.enter(self)
-        self.look()
+        self.check_room()
         if self._config.prefetch:
             self._loop.start()
 
     def stop(self) -> None:
-        """Nothing of the queue is polled any more."""
+        """Stops pulling, and discards what is cached."""
         self._loop.stop()
         self._cache.leave(self)
 
     def seek(self, offset: int) -> None:
-        """What was read ahead is not polled; the next poll goes on at that offset."""
+        """Discards what is cached; the next poll continues at that offset."""
         self._loop.stop()
         self._forget_cached()
-        self.begin(offset)
+        self.start_at(offset)
         if self._config.prefetch:
             self._loop.restart(offset)
 
     def pause(self, *, is_paused: bool) -> None:
         self.is_paused = is_paused
-        self.look()
+        self.check_room()
 
     def taken(self, batch: _Batch) -> None:
-        """A poll has it."""
+        """A poll took it."""
         self.position = batch.next_offset
         self.cached_count -= batch.count
         self._cached_size -= batch.size
         if self._newest is batch:
             self._newest = None
-        self.look()
+        self.check_room()
 
-    def look(self) -> None:
-        """Whether there is room for more."""
+    def check_room(self) -> None:
+        """Pulling continues or pauses, depending on the room for more."""
         config = self._config
         if (
             self.is_paused
@@ -166,15 +166,15 @@ class Prefetcher:
         else:
             self._may_pull.set()
 
-    # What its loop wants.
+    # What its pull loop calls.
 
-    def begin(self, offset: int) -> None:
+    def start_at(self, offset: int) -> None:
         self.position = offset
 
-    async def begin_again(self, offset: int) -> None:
-        """Commits nothing: how far the program is, it says itself."""
+    async def restart_at(self, offset: int) -> None:
+        """Commits nothing: the program does that."""
         self._forget_cached()
-        self.begin(offset)
+        self.start_at(offset)
 
     async def until_room(self) -> None:
         await self._may_pull.wait()
@@ -184,7 +184,7 @@ class Prefetcher:
             subscription,
             self._config.pull_count,
             self._config.suspend_s,
-            says_subscription=True,
+            sends_subscription=True,
             is_lite=True,
         )
         return PullOrder(self.queue, terms, offset)
@@ -195,9 +195,9 @@ class Prefetcher:
             self.cached_count += batch.count
             self._cached_size += batch.size
             self._cache.put(batch)
-            self.look()
+            self.check_room()
         elif self._newest is not None:
-            # There is nothing between what is cached and this offset.
+            # There are no messages between the cached ones and this offset.
             self._newest.next_offset = pulled.next_offset
         else:
             self.position = pulled.next_offset
@@ -206,4 +206,4 @@ class Prefetcher:
         self._cache.drop(self)
         self.cached_count = self._cached_size = 0
         self._newest = None
-        self.look()
+        self.check_room()

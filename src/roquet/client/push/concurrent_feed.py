@@ -1,15 +1,14 @@
-"""One queue whose messages are delivered as they come, some of them at the same time."""
+"""One queue whose messages are delivered as they arrive, several of them concurrently."""
 
-import asyncio
 from dataclasses import dataclass
 from typing import final
 
 from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.delivery import Delivery, Workers
-from roquet.client.push.flow_control import QueueLimits, has_room
+from roquet.client.push.flow_control import QueueLimits, Room
 from roquet.client.push.offset_book import OffsetBook
 from roquet.client.push.outcome import consequence_of
-from roquet.client.push.retrying import Retries, next_try
+from roquet.client.push.retries import Retries, next_try
 from roquet.client.push.statistics import ConsumerCounters
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -18,36 +17,13 @@ from roquet.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class FeedContext:
-    """What all feeds of a consumer use."""
+    """What all feeds of a consumer share."""
 
     config: PushConsumerConfig
     workers: Workers
     retries: Retries
     counters: ConsumerCounters
     clock: Clock
-
-
-@final
-class Room:
-    """Lets a reader wait until a queue has room for more."""
-
-    __slots__ = ("_book", "_is_there", "limits")
-
-    def __init__(self, book: OffsetBook, limits: QueueLimits) -> None:
-        self._book = book
-        self._is_there: asyncio.Event | None = None
-        self.limits = limits
-
-    async def wait(self) -> None:
-        while not has_room(self._book, self.limits):
-            self._is_there = asyncio.Event()
-            await self._is_there.wait()
-            self._is_there = None
-
-    def look(self) -> None:
-        """Something finished."""
-        if self._is_there is not None and has_room(self._book, self.limits):
-            self._is_there.set()
 
 
 @final
@@ -64,18 +40,18 @@ class ConcurrentFeed:
         self._counts = context.counters.topics[queue.topic]
 
     def take_in(self, messages: list[ReceivedMessage], next_offset: int) -> None:
-        """What a pull brought. Nothing of interest is left before `next_offset`."""
+        """Takes the messages of a pull; everything before `next_offset` was pulled or skipped."""
         fresh = self.book.add_all(messages)
         self.book.skip_to(next_offset)
         self._counts.pulled_count += len(fresh)
         self._put(fresh)
 
     def drop(self) -> None:
-        """The queue is not ours any more; whoever has it now delivers again what is unfinished."""
+        """The queue is lost; its next reader delivers unfinished messages again."""
         self.is_dropped = True
 
     async def until_quiet(self) -> None:
-        """What still runs does no harm: its result is ignored."""
+        """Running deliveries do no harm: their results are ignored."""
 
     @property
     def is_locked(self) -> bool:
@@ -95,11 +71,11 @@ class ConcurrentFeed:
                 self.book.finish(messages[0].queue_offset)
             else:
                 self.book.finish_all([message.queue_offset for message in messages])
-            self.room.look()
+            self.room.check()
         else:
-            self._judge(messages, error)
+            self._fail(messages, error)
 
-    def _judge(self, messages: list[ReceivedMessage], error: BaseException) -> None:
+    def _fail(self, messages: list[ReceivedMessage], error: BaseException) -> None:
         consequence = consequence_of(error, len(messages))
         failed = messages[consequence.done_count :]
         self._counts.done_count += consequence.done_count
@@ -110,7 +86,7 @@ class ConcurrentFeed:
             return
         retries = self._context.retries
         if self._context.config.broadcasting:
-            retries.note(error, failed, "lost here, for broadcasting repeats nothing")
+            retries.note(error, failed, "dropped, because broadcasting does not retry")
             for message in failed:
                 self._finish(message)
             return
@@ -119,7 +95,7 @@ class ConcurrentFeed:
 
     def _finish(self, message: ReceivedMessage) -> None:
         self.book.finish(message.queue_offset)
-        self.room.look()
+        self.room.check()
 
     def _put(self, messages: list[ReceivedMessage]) -> None:
         if self.is_dropped:

@@ -1,4 +1,4 @@
-"""How push consumers are set up: checked when they are made, and never changed."""
+"""Settings of push consumers: checked when they are made, and immutable."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from roquet.client.group.config import NEVER, SOON, MemberConfig, MemberOptions,
 from roquet.client.hooks import ConsumeHook
 from roquet.client.names import check_topic
 
-# What brokers do when a consumer does not say how often it wants a message again.
+# The default of brokers.
 RETRY_COUNT_MAX: Final = 16
 ENDLESS: Final = 2**31 - 1
 
@@ -19,8 +19,8 @@ _CONCURRENCY_MAX: Final = 1000
 
 
 class PushConsumerOptions(MemberOptions, total=False):
-    """What a push consumer takes besides name server, group, listener and `batch_size`;
-    `PushConsumerConfig` explains."""
+    """Options of a push consumer besides name server, group, listener and `batch_size`;
+    `PushConsumerConfig` explains them."""
 
     hooks: Sequence[ConsumeHook]
     trace: bool | str
@@ -42,7 +42,7 @@ class PushConsumerOptions(MemberOptions, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushConsumerConfig(MemberConfig):
-    """How a push consumer is set up; its members are options of `PushConsumer`.
+    """Settings of a push consumer; its members are options of `PushConsumer`.
 
     Defaults are those of the Java client where it has the setting. Raises BadArgument, and
     BadAddress for the name server.
@@ -53,30 +53,30 @@ class PushConsumerConfig(MemberConfig):
     """
 
     hooks: Sequence[ConsumeHook] = ()
-    # Write down what becomes of messages: in the usual topic, or in one of this name.
+    # Traces messages: to the default trace topic, or to the topic of this name.
     trace: bool | str = False
     # With a number the listener gets a list of up to that many messages of one queue.
     batch_size: int | None = None
-    # The messages of a queue one after the other; one that fails holds up those behind it.
+    # The messages of a queue one after the other; one that fails holds up the following ones.
     orderly: bool = False
     # How many listeners run at the same time: threads for a function, tasks for a coroutine.
     concurrency: int = 20
-    # How often a message comes again before it is a dead letter; None is 16, or no limit in order.
+    # Retries of a message before it becomes a dead letter; None is 16, or no limit if `orderly`.
     retry_count_max: int | None = None
-    # How long a queue rests, in order, when a message failed.
+    # How long an orderly queue pauses after a failed message.
     retry_pause_s: float = 1.0
     # A listener that takes longer has failed. A coroutine is cancelled; a thread cannot be stopped.
-    # In order there is no limit, because two listeners would be in one queue.
+    # No limit if `orderly`, because two listeners would run for one queue.
     consume_timeout_s: float = 15 * 60.0
     # How long `close` waits for running listeners.
     close_timeout_s: float = 10.0
     # The most messages of one pull; None is 32, or as many as a batch has.
     pull_count: int | None = None
     pull_interval_s: float = 0.0
-    # A queue whose pull neither ends nor fails for this long is given back and begun anew.
+    # A queue whose pull neither ends nor fails for this long is released and started again.
     stuck_pull_s: float = 120.0
-    # Above one of these no more is pulled: unfinished messages of a queue, their bytes, and the
-    # distance of the first and the last of them.
+    # Above one of these pulling pauses: unfinished messages of a queue, their bytes, and the
+    # distance from the first to the last of them.
     queue_count_max: int = 1000
     queue_size_max: int = 100 * 1024 * 1024
     queue_span_max: int = 2000

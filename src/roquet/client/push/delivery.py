@@ -1,7 +1,7 @@
-"""Messages on their way to a listener, and what readers of queues and listeners know of each other.
+"""The seam between queues and listeners: feeds hand deliveries to workers.
 
-A feed is one queue that this member reads now: it hands over deliveries, and hears how they ended.
-Workers call the listener. Everything happens in the event loop, but the listener itself.
+A feed is one queue that this member reads: it hands over deliveries, and gets their results.
+Workers call the listener. Everything but the listener runs in the event loop.
 """
 
 from collections.abc import Iterable
@@ -16,16 +16,16 @@ from roquet.client.received import ReceivedMessage
 
 class Feed(Protocol):
     queue: QueueRef
-    # The queue was lost: what has not begun is not begun any more.
+    # The queue was lost: no more deliveries are started.
     is_dropped: bool
 
     def ended(self, delivery: "Delivery", error: BaseException | None, duration_s: float) -> None:
-        """What the listener raised, if it did. Called once for each delivery, unless all ends."""
+        """Gets what the listener raised. Called once for each delivery, unless all is closed."""
 
 
 @final
 class Delivery(msgspec.Struct, eq=False):
-    """What one call of a listener gets."""
+    """The messages of one call of a listener."""
 
     feed: Feed
     messages: list[ReceivedMessage]
@@ -39,14 +39,14 @@ class Running(NamedTuple):
 
 
 class Workers(Protocol):
-    """Calls a listener with what is put in, in that order, some at the same time."""
+    """Calls a listener with deliveries in their order, several of them concurrently."""
 
     def start(self) -> None: ...
 
     def put(self, deliveries: Iterable[Delivery]) -> None: ...
 
     def pause(self) -> None:
-        """What runs goes on, but nothing is begun."""
+        """Running deliveries continue, but none are started."""
 
     def resume(self) -> None: ...
 
@@ -57,4 +57,4 @@ class Workers(Protocol):
         """It took too long."""
 
     async def stop(self, timeout_s: float) -> None:
-        """Begins nothing more, and waits that long for what runs."""
+        """Starts no more, and waits that long for running ones."""

@@ -1,7 +1,7 @@
-"""Programs that ask for their messages: `async for message in consumer`.
+"""Programs that iterate over their messages: `async for message in consumer`.
 
-A message is done when its program asks for the next one. If it leaves the loop instead, the message
-is not done, and the next loop begins with it.
+A message is acknowledged when its program asks for the next one. If it leaves the loop instead, the
+message is not acknowledged, and the next loop starts with it.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any, Final, Generic, Self, TypeVar, final
 
 from roquet.client.push.delivery import Delivery, Running
-from roquet.client.push.listener_calls import ConsumeHooks
-from roquet.client.push.outcome import NotBegun, TooSlow
+from roquet.client.push.listeners import ConsumeHooks
+from roquet.client.push.outcome import NotStarted, TooSlow
 from roquet.client.received import ReceivedMessage
 from roquet.clock import Clock
 
@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-# How long messages may wait before it is said that nobody asks for them.
-UNASKED_S: Final = 5.0
+# How long messages may wait for a first reader before that is logged.
+UNREAD_S: Final = 5.0
 
 
 @final
@@ -34,26 +34,24 @@ class Iterations:
     ) -> None:
         self._hooks = hooks or None
         self._note_error = note_error
-        self._is_asked = False
-        self._waiting_for_asker: asyncio.TimerHandle | None = None
+        self._is_read = False
+        self._unread_timer: asyncio.TimerHandle | None = None
         self._clock = clock
         self._backlog: deque[Delivery] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_paused = False
         self._is_stopping = False
         self._running: dict[Delivery, Running] = {}
-        # Who asked for them, where it was a task of this loop.
+        # The tasks of this loop that took them.
         self._takers: dict[Delivery, asyncio.Task[Any]] = {}
         self._has_stopped = asyncio.Event()
 
     def start(self) -> None:
-        """Programs come by themselves."""
+        """There is nothing to start: programs call `take`."""
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
-        if not self._is_asked and self._waiting_for_asker is None:
-            self._waiting_for_asker = asyncio.get_running_loop().call_later(
-                UNASKED_S, self._complain
-            )
+        if not self._is_read and self._unread_timer is None:
+            self._unread_timer = asyncio.get_running_loop().call_later(UNREAD_S, self._warn_unread)
         self._backlog.extend(deliveries)
         self._wake()
 
@@ -74,11 +72,11 @@ class Iterations:
     async def stop(self, timeout_s: float) -> None:
         """Loops end when they ask for the next message.
 
-        Whoever closes is done with its own, or it would wait for itself; the message comes again.
+        A task that closes inside its loop would wait for itself, so its message is put back.
         """
         self._is_stopping = True
-        if self._waiting_for_asker is not None:
-            self._waiting_for_asker.cancel()
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
         closing = asyncio.current_task()
         for delivery, taker in [*self._takers.items()]:
             if taker is closing or taker.done():
@@ -93,8 +91,8 @@ class Iterations:
                     await self._has_stopped.wait()
 
     async def take(self, taker: asyncio.Task[Any] | None = None) -> Delivery | None:
-        """The next one; None when there will be none any more."""
-        self._is_asked = True
+        """The next delivery; None after `stop`."""
+        self._is_read = True
         while not self._is_stopping:
             if self._backlog and not self._is_paused:
                 delivery = self._backlog.popleft()
@@ -105,7 +103,7 @@ class Iterations:
                     if self._hooks is not None:
                         self._hooks.before(delivery)
                     return delivery
-                delivery.feed.ended(delivery, NotBegun(), 0.0)
+                delivery.feed.ended(delivery, NotStarted(), 0.0)
                 continue
             waiting = asyncio.get_running_loop().create_future()
             self._waiting.append(waiting)
@@ -117,7 +115,7 @@ class Iterations:
         return None
 
     def end(self, delivery: Delivery, error: BaseException | None = None) -> None:
-        """A second time, or after it was given up, does nothing."""
+        """A second time, or after `give_up`, does nothing."""
         running = self._took_out(delivery)
         if running is None:
             return
@@ -131,11 +129,11 @@ class Iterations:
             self._backlog.appendleft(delivery)
             self._wake()
 
-    def _complain(self) -> None:
-        if not self._is_asked:
+    def _warn_unread(self) -> None:
+        if not self._is_read:
             text = (
-                "messages are here, but nobody takes them: give the consumer a listener, or use "
-                '"async for message in consumer"'
+                "messages arrived, but the program does not read them: give the consumer a "
+                'listener, or use "async for message in consumer"'
             )
             self._note_error(text)
             log.warning("%s", text)
@@ -158,12 +156,12 @@ class Iterations:
 
 @final
 class DeliveryIterator(Generic[T]):
-    """One loop over a consumer; `seen` makes of the messages what the program sees."""
+    """One loop over a consumer; `seen` turns messages into what the program gets."""
 
     def __init__(self, iterations: Iterations, seen: Callable[[list[ReceivedMessage]], T]) -> None:
         self._iterations = iterations
         self._seen = seen
-        # The program that asks is in another thread, and its questions are tasks of their own.
+        # The program is in another thread, and each of its calls is a task of its own.
         self.is_of_a_thread = False
         self._current: Delivery | None = None
 
@@ -181,7 +179,7 @@ class DeliveryIterator(Generic[T]):
         return self._seen(current.messages)
 
     def close(self) -> None:
-        """The loop was left: another one begins with what this one had."""
+        """The loop was left: the next one starts with its message."""
         current, self._current = self._current, None
         if current is not None:
             self._iterations.put_back(current)

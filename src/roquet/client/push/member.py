@@ -1,38 +1,35 @@
-"""A push consumer between `open` and `close`: one member of its group, with all its parts."""
+"""A push consumer between `open` and `close`: its parts, and how they are put together."""
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, Final, final
 
 from roquet.client.errors import BadArgument
-from roquet.client.group.broker_requests import ROUTES
+from roquet.client.group.broker_requests import ROUTES, running_info
 from roquet.client.group.membership import Membership
-from roquet.client.group.running_info import running_info
 from roquet.client.group.subscriptions import Subscriptions
 from roquet.client.names import unwrapped
 from roquet.client.producer.accumulator import new_tracer
 from roquet.client.push.assignment import Assignment
-from roquet.client.push.concurrent_feed import ConcurrentFeed, FeedContext
+from roquet.client.push.concurrent_feed import FeedContext
 from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.delivery import Workers
-from roquet.client.push.flow_control import QueueLimits, limits_of
 from roquet.client.push.iteration import Iterations
-from roquet.client.push.listener_calls import ConsumeHooks, called_directly, keep_in_time
-from roquet.client.push.listening_tasks import TaskWorkers
-from roquet.client.push.listening_threads import ThreadWorkers
-from roquet.client.push.orderly import RENEW_PERIOD_S, OrderlyFeed, QueueLocks
-from roquet.client.push.queue_reader import QueueReader, ReaderContext, ReadFeed
-from roquet.client.push.retrying import Retries
-from roquet.client.push.running_info import own_properties, queue_infos, topic_statuses
-from roquet.client.push.send_back import SendBack
+from roquet.client.push.listeners import ConsumeHooks, called_directly, keep_in_time
+from roquet.client.push.queue_locks import QueueLocks
+from roquet.client.push.queue_reader import ReaderContext
+from roquet.client.push.retries import Retries, SendBack
 from roquet.client.push.statistics import (
     SAMPLE_PERIOD_S,
     ConsumerCounters,
     ConsumerStatistics,
     PushProgress,
+    own_properties,
+    queue_infos,
+    topic_statuses,
 )
+from roquet.client.push.workers import TaskWorkers, ThreadWorkers
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.client.user_code import is_coroutine_function
@@ -48,13 +45,13 @@ from roquet.protocol.names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 
-# The name of a group has to fit into another one.
+# Part of another group's name, whose size is limited.
 _TRACED_GROUP_SIZE: Final = 100
 
 
 @final
 class PushMember:
-    """Made inside a running event loop. Nothing happens before `open`."""
+    """Made inside a running event loop; no I/O before `open`. Answers requests of brokers."""
 
     def __init__(
         self,
@@ -65,8 +62,9 @@ class PushMember:
     ) -> None:
         self.config = config
         self.membership = membership = Membership(
-            config, ConsumeType.PUSH, subscriptions, clock, Router(self, ROUTES), self
+            config, ConsumeType.PUSH, subscriptions, clock, Router(self, ROUTES)
         )
+        self.instance = membership.instance
         self._clock = clock
         self._listener = listener
         self._counters = ConsumerCounters()
@@ -91,20 +89,16 @@ class PushMember:
             self._locks = QueueLocks(brokers, membership.group, membership.instance.id, clock)
         self._may_pull = asyncio.Event()
         self._may_pull.set()
-        self._reader_context = ReaderContext(
+        reader_context = ReaderContext(
             config, membership.pull_context, membership.keeper, self._counters, self._may_pull
         )
-        self.assignment = Assignment(
-            membership, self._new_reader, self._locks, self._counters, config.stuck_pull_s
-        )
-
-    # Its life.
+        self.assignment = Assignment(membership, reader_context, self._feed_context, self._locks)
 
     async def open(self, timeout_s: float | None = None) -> None:
-        """Returns when the first queues are being read, or after a while.
+        """Returns when the first queues are read, or after a while.
 
-        Raises RequestRefused when a broker does not filter as it is wanted, and BadStateFile; with
-        a timeout also what keeps it from reading then.
+        Raises RequestRefused when a broker does not support the filter of a subscription, and
+        BadStateFile; with a timeout also what keeps it from consuming.
         """
         config = self.config
         await self.membership.open()
@@ -117,13 +111,13 @@ class PushMember:
             limit = partial(keep_in_time, self.workers, config.consume_timeout_s, self._clock)
             services.run("limit listeners", limit, on_failure=OnFailure.RESTART)
         if self._locks is not None:
-            renew = partial(self._keep_locked, self._locks)
+            renew = partial(self.assignment.keep_locked, self._locks)
             services.run("renew locks", renew, on_failure=OnFailure.RESTART)
-        has_wishes = any(not each.startswith(RETRY_PREFIX) for each in self.topics())
-        await self.membership.join(timeout_s, has_wishes=has_wishes)
+        has_wishes = any(not each.startswith(RETRY_PREFIX) for each in self.assignment.topics())
+        await self.membership.join(self.assignment, timeout_s, has_wishes=has_wishes)
 
     async def close(self) -> None:
-        """Waits for running listeners, keeps offsets, gives queues back and leaves the group."""
+        """Waits for running listeners, stores offsets, releases queues and leaves the group."""
         self.membership.stop_balancing()
         for reader in self.assignment.readers.values():
             reader.loop.stop()
@@ -145,76 +139,11 @@ class PushMember:
         self._may_pull.set()
         self.workers.resume()
 
-    # What it wants.
-
-    def wants_changed(self) -> None:
-        """Topics were subscribed to, or not any more."""
-        for queue in [*self.assignment.readers]:
-            if queue.topic not in self.topics():
-                self.assignment.drop(queue)
+    def subscriptions_changed(self) -> None:
+        self.assignment.drop_unsubscribed()
         self.membership.change()
 
-    def topics(self) -> Collection[str]:
-        return self.membership.subscriptions.by_topic.keys()
-
-    async def registered(self) -> None:
-        """Its share comes later, and what is not wanted any more was dropped before."""
-
-    # Its share.
-
-    async def share(
-        self, topic: str, queues: Sequence[QueueRef], share: Sequence[QueueRef]
-    ) -> bool:
-        has_all = await self.assignment.share(topic, queues, share)
-        mine = self.assignment.of_topic(topic)
-        if topic not in self.topics():
-            # Not wanted any more since it was looked for.
-            for queue in mine:
-                self.assignment.drop(queue)
-            return True
-        limits = limits_of(self.config, len(mine))
-        for queue in mine:
-            self.assignment.readers[queue].limit(limits)
-        return has_all
-
-    async def save(self) -> None:
-        await self.assignment.save()
-
-    async def until_begun(self) -> None:
-        for reader in [*self.assignment.readers.values()]:
-            await reader.loop.has_begun.wait()
-
-    async def _keep_locked(self, locks: QueueLocks) -> None:
-        pause_s = RENEW_PERIOD_S
-        while True:
-            await asyncio.sleep(pause_s)
-            readers, leaving = self.assignment.readers, self.assignment.leaving
-            asked = [*readers, *leaving]
-            renewal = await locks.renew(asked)
-            pause_s = RENEW_PERIOD_S if renewal.have_all_answered else self.config.error_pause_s
-            for queue in renewal.taken:
-                if queue in readers:
-                    log.warning("the lock of %s is lost", queue)
-                    self.assignment.drop(queue)
-            # What was left meanwhile may have been locked anew after it was unlocked.
-            left = [each for each in asked if each not in readers and each not in leaving]
-            await locks.unlock(left)
-            for reader in readers.values():
-                if isinstance(reader.feed, OrderlyFeed):
-                    reader.feed.go_on()
-
-    def _new_reader(self, queue: QueueRef, siblings: Sequence[QueueRef]) -> QueueReader:
-        start = self.membership.start_of(queue, siblings)
-        return QueueReader(queue, self._reader_context, partial(self._new_feed, queue), start)
-
-    def _new_feed(self, queue: QueueRef, start: int, limits: QueueLimits) -> ReadFeed:
-        if not self.config.orderly:
-            return ConcurrentFeed(queue, start, self._feed_context, limits)
-        locks = self._locks
-        is_locked = (lambda: True) if locks is None else partial(locks.is_held, queue)
-        return OrderlyFeed(queue, start, self._feed_context, limits, is_locked)
-
-    # What brokers and operators ask.
+    # Requests of brokers and operators.
 
     def move(self, queue: QueueRef, offset: int) -> None:
         reader = self.assignment.readers.get(queue)
@@ -262,7 +191,7 @@ class PushMember:
         self._counters.sample(self._clock.monotonic_s())
 
     def _progress(self) -> dict[QueueRef, PushProgress]:
-        """Of the queues that it has begun to read."""
+        """Of the queues that it has started to read."""
         return {
             queue: progress
             for queue, reader in self.assignment.readers.items()

@@ -1,11 +1,11 @@
-"""How a listener says what became of its messages.
+"""The outcome of a listener's call.
 
-    returns              done
-    raises RetryLater    not done: deliver it again, later
-    raises DeadLetter    not done, and never will be
-    raises anything else a mistake: logged, and delivered again later
+    returns              the message is acknowledged
+    raises RetryLater    it is delivered again later
+    raises DeadLetter    it goes to the dead letters at once
+    raises anything else it is logged, and delivered again later
 
-Of a batch, the first ones may be done: `raise RetryLater(done_count=3)`.
+The first messages of a batch may be acknowledged: `raise RetryLater(done_count=3)`.
 """
 
 from bisect import bisect_left
@@ -16,17 +16,17 @@ from roquet.client.arguments import bad, check_count, check_text
 from roquet.client.errors import BadArgument
 from roquet.errors import RoquetError
 
-# Levels of a send-back that are no delay levels.
+# Special values for the delay level of a send-back.
 BROKER_DECIDES: Final = 0
 AT_ONCE_DEAD: Final = -1
-# Of a broker that nobody has set up otherwise.
+# The default delay levels of brokers.
 LEVELS_S: Final = (1, 5, 10, 30, *(60 * minutes for minutes in (*range(1, 11), 20, 30, 60, 120)))
-# What Java takes for a listener that was too slow: ten seconds.
+# Java's level for a listener that was too slow: ten seconds.
 _TOO_SLOW_LEVEL: Final = 3
 
 
 class NotDone(RoquetError):
-    """Raised by a listener. Its first `done_count` messages are done, the others are not."""
+    """Raised by a listener. Its first `done_count` messages are acknowledged, the others not."""
 
     def __init__(self, text: str, done_count: int) -> None:
         check_count("done_count", done_count, 0)
@@ -35,14 +35,14 @@ class NotDone(RoquetError):
 
 
 class RetryLater(NotDone):
-    """Raised by a listener that wants its message again.
+    """Raised by a listener to have its message delivered again.
 
     Without a delay the broker decides: ten seconds first, and longer each time.
 
-    With `delay` it comes again after that time, which is rounded up to one of the broker's levels:
-    1, 5, 10, 30 s, 1 to 10, 20, 30 min, 1 and 2 h. Whoever has changed the levels of a broker gives
-    `delay_level`. In order nothing is rounded: the queue rests for `delay`, or as long as the
-    consumer is set up to.
+    With `delay` it is delivered again after that time, which is rounded up to one of the broker's
+    delay levels: 1, 5, 10, 30 s, 1 to 10, 20, 30 min, 1 and 2 h. If the broker has other levels,
+    give `delay_level`. An orderly consumer does not round: the queue pauses for `delay`, or for
+    the `retry_pause_s` of the consumer.
 
     For example:
 
@@ -64,15 +64,15 @@ class RetryLater(NotDone):
             check_count("delay_level", delay_level)
         if delay is not None:
             delay_level = level_for(delay)
-        super().__init__("wanted again later", done_count)
+        super().__init__("to be retried later", done_count)
         self.delay = delay
         self.delay_level = delay_level
 
 
 class DeadLetter(NotDone):
-    """Raised by a listener that gives its message up: it will never be done.
+    """Raised by a listener that gives its message up: no retry will help.
 
-    Goes to the dead letters of the group at once.
+    It goes to the dead letters of the group at once.
 
     For example:
 
@@ -88,7 +88,7 @@ class DeadLetter(NotDone):
 
 
 def level_for(delay: timedelta) -> int:
-    """The first of the usual levels that waits for at least that long. Raises BadArgument."""
+    """The first default level that waits for at least that long. Raises BadArgument."""
     if not isinstance(delay, timedelta):
         raise bad("delay", "a timedelta", delay)
     seconds = delay.total_seconds()
@@ -98,19 +98,19 @@ def level_for(delay: timedelta) -> int:
 
 
 class TooSlow(RoquetError):
-    """A listener was given up."""
+    """A listener exceeded its time limit."""
 
     def __init__(self, timeout_s: float) -> None:
         super().__init__(f"not done within {timeout_s:g} s")
         self.timeout_s = timeout_s
 
 
-class NotBegun(RoquetError):
+class NotStarted(RoquetError):
     """No listener was called: the queue was lost before."""
 
 
 class Consequence(NamedTuple):
-    """What follows: the first `done_count` are done, the others come again."""
+    """The first `done_count` messages are acknowledged, the others are retried."""
 
     done_count: int
     delay_level: int
@@ -122,7 +122,7 @@ class Consequence(NamedTuple):
 
 
 def consequence_of(error: BaseException, count: int) -> Consequence:
-    """Of what a listener raised that had `count` messages."""
+    """Of the error of a listener that had `count` messages."""
     match error:
         case RetryLater():
             level = error.delay_level or BROKER_DECIDES

@@ -1,18 +1,17 @@
-"""One queue that a push consumer reads: what is pulled goes to a feed, which delivers it."""
+"""One queue that a push consumer reads: its pull loop fills a feed, which delivers messages."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, final
 
+from roquet.client.cluster.pulling import Pulled, PullOrder, PullTerms
 from roquet.client.group.offsets import OffsetKeeper
 from roquet.client.group.pull_loop import PullContext, PullLoop
-from roquet.client.group.pulling import Pulled, PullOrder, PullTerms
 from roquet.client.moments import moment_before
-from roquet.client.push.concurrent_feed import Room
 from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.delivery import Feed
-from roquet.client.push.flow_control import QueueLimits, limits_of
+from roquet.client.push.flow_control import QueueLimits, Room, limits_of
 from roquet.client.push.offset_book import OffsetBook
 from roquet.client.push.statistics import ConsumerCounters, PushProgress
 from roquet.client.queue_ref import QueueRef
@@ -21,11 +20,11 @@ from roquet.protocol.subscription import Subscription
 
 
 class ReadFeed(Feed, Protocol):
-    """What a reader fills."""
+    """What a reader fills: a feed that takes messages."""
 
     book: OffsetBook
     room: Room
-    # When a listener last ended.
+    # When the last delivery ended.
     ended_s: float | None
 
     def take_in(self, messages: list[ReceivedMessage], next_offset: int) -> None: ...
@@ -33,7 +32,7 @@ class ReadFeed(Feed, Protocol):
     def drop(self) -> None: ...
 
     async def until_quiet(self) -> None:
-        """Returns when nothing of it runs whose end matters."""
+        """Returns when no delivery runs whose result matters."""
 
     @property
     def is_locked(self) -> bool: ...
@@ -41,19 +40,19 @@ class ReadFeed(Feed, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """What all readers of a consumer use."""
+    """What all queue readers of a consumer share."""
 
     config: PushConsumerConfig
     pull_context: PullContext
     keeper: OffsetKeeper
     counters: ConsumerCounters
-    # Not set while the consumer rests.
+    # Not set while the consumer is paused.
     may_pull: asyncio.Event
 
 
 @final
 class QueueReader:
-    """`start_offset` is asked when it is not known where to begin; it raises ClientError."""
+    """`start_offset` finds the first offset; it raises ClientError."""
 
     def __init__(
         self,
@@ -74,26 +73,26 @@ class QueueReader:
         self.limits = limits
         if self.feed is not None:
             self.feed.room.limits = limits
-            self.feed.room.look()
+            self.feed.room.check()
 
     def stop(self) -> None:
-        """Pulls no more, and begins no more deliveries."""
+        """Stops pulling, and starts no more deliveries."""
         self.loop.stop()
         if self.feed is not None:
             self.feed.drop()
 
     def move(self, offset: int) -> None:
-        """Goes on at that offset, as if nothing had been delivered."""
+        """Continues at that offset, as if nothing had been delivered."""
         self.stop()
         self.loop.restart(offset)
 
     def note(self) -> None:
-        """What is finished is known to the keeper."""
+        """Notes the offset up to which everything is finished."""
         if self.feed is not None and self.loop.max_offset is not None:
             self._context.keeper.note(self.queue, self.feed.book.commit_offset)
 
     def progress(self) -> PushProgress | None:
-        """None before it has begun."""
+        """None before it has started."""
         if self.feed is None:
             return None
         clock = self._context.pull_context.clock
@@ -109,21 +108,21 @@ class QueueReader:
             moment_before(clock, self.feed.ended_s),
         )
 
-    # What its loop wants.
+    # What its pull loop calls.
 
-    def begin(self, offset: int) -> None:
+    def start_at(self, offset: int) -> None:
         self.feed = self._new_feed(offset, self.limits)
 
-    async def begin_again(self, offset: int) -> None:
+    async def restart_at(self, offset: int) -> None:
         if self.feed is not None:
             self.feed.drop()
             await self.feed.until_quiet()
-            # Nobody may note any more how far it was.
+            # Its old offset must not be noted any more.
             self.feed = None
         keeper = self._context.keeper
         keeper.move(self.queue, offset)
         await keeper.save([self.queue])
-        self.begin(offset)
+        self.start_at(offset)
 
     async def until_room(self) -> None:
         await self._context.may_pull.wait()
@@ -135,7 +134,7 @@ class QueueReader:
         config = self._context.config
         noted = None if config.broadcasting else self._context.keeper.noted(self.queue)
         terms = PullTerms(subscription, config.pull_count_max)
-        # Zero is what a broker without an offset assumes.
+        # A broker takes 0 for no offset.
         return PullOrder(self.queue, terms, offset, commit_offset=noted or None)
 
     async def take_in(self, pulled: Pulled, duration_s: float) -> None:

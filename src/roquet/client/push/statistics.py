@@ -1,4 +1,4 @@
-"""What a push consumer did so far, and how fast, for whoever asks."""
+"""Counts and rates of a push consumer: for its program, and for operators."""
 
 from collections import defaultdict, deque
 from collections.abc import Mapping
@@ -6,11 +6,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, final
 
+from roquet.client.group.membership import Membership
+from roquet.client.moments import moment_before, timestamp_ms
+from roquet.client.push.config import PushConsumerConfig
+from roquet.client.push.queue_locks import QueueLocks
 from roquet.client.queue_ref import QueueRef
+from roquet.protocol.bodies.clients import ConsumeStatus, ProcessQueueInfo
 
 SAMPLE_PERIOD_S: Final = 10.0
 # As in Java, rates are those of the last minute.
 _SAMPLE_COUNT: Final = 7
+
+_MEGABYTE: Final = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -24,7 +31,7 @@ class TopicCounts:
     call_duration_s: float = 0.0
     done_count: int = 0
     failed_count: int = 0
-    stuck_count: int = 0  # of queues that were begun anew because a pull got stuck
+    stuck_count: int = 0  # of queues that were restarted because a pull got stuck
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,7 @@ class TopicRates:
 
 @dataclass(frozen=True, slots=True)
 class PushProgress:
-    """`lag` is what the queue has beyond the offset; None before the first answer of its broker."""
+    """`lag` is the count of messages after the offset; None before the first pull has ended."""
 
     offset: int
     lag: int | None
@@ -48,14 +55,14 @@ class PushProgress:
     unfinished_size: int
     unfinished_span: int  # from the first of them to the last
     is_locked: bool
-    # When it was last heard, and when a listener last ended; None is never.
+    # When the last pull and the last call of the listener ended; None is never.
     last_pull: datetime | None
     last_end: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatistics:
-    """What a push consumer has done, how fast, and how far it is in each queue."""
+    """Counts and rates of a push consumer, and its progress in each queue."""
 
     topics: Mapping[str, TopicCounts] = field(default_factory=dict)
     rates: Mapping[str, TopicRates] = field(default_factory=dict)
@@ -112,3 +119,53 @@ def rates_of(before: TopicCounts, after: TopicCounts, duration_s: float) -> Topi
             after.call_duration_s - before.call_duration_s, after.call_count - before.call_count
         ),
     )
+
+
+def own_properties(config: PushConsumerConfig, *, is_paused: bool) -> dict[str, str]:
+    return {
+        "PROP_CONSUMEORDERLY": str(config.orderly).lower(),
+        "PROP_THREADPOOL_CORE_SIZE": str(config.concurrency),
+        "pullBatchSize": str(config.pull_count_max),
+        "consumeMessageBatchMaxSize": str(config.delivery_count_max),
+        "pause": str(is_paused).lower(),
+    }
+
+
+def queue_infos(
+    membership: Membership, locks: QueueLocks | None, progress: Mapping[QueueRef, PushProgress]
+) -> dict[QueueRef, ProcessQueueInfo]:
+    def or_begin(moment: datetime | None) -> int:
+        return membership.begin_ms if moment is None else timestamp_ms(moment)
+
+    def locked(queue: QueueRef) -> datetime | None:
+        return None if locks is None else moment_before(membership.clock, locks.locked_s(queue))
+
+    def info(queue: QueueRef, progress: PushProgress) -> ProcessQueueInfo:
+        first = progress.offset if progress.unfinished_count else 0
+        return ProcessQueueInfo(
+            cached_msg_count=progress.unfinished_count,
+            cached_msg_min_offset=first,
+            cached_msg_max_offset=first + progress.unfinished_span,
+            cached_msg_size_in_mib=progress.unfinished_size // _MEGABYTE,
+            commit_offset=progress.offset,
+            locked=progress.is_locked,
+            last_lock_timestamp=or_begin(locked(queue)),
+            last_pull_timestamp=or_begin(progress.last_pull),
+            last_consume_timestamp=or_begin(progress.last_end),
+        )
+
+    return {queue: info(queue, each) for queue, each in progress.items()}
+
+
+def topic_statuses(counters: ConsumerCounters, now_s: float) -> dict[str, ConsumeStatus]:
+    return {
+        topic: ConsumeStatus(
+            pull_rt=each.pull_duration_s * 1000,
+            pull_tps=each.pulled,
+            consume_rt=each.call_duration_s * 1000,
+            consume_ok_tps=each.done,
+            consume_failed_tps=each.failed,
+            consume_failed_msgs=counters.topics[topic].failed_count,
+        )
+        for topic, each in counters.rates(now_s).items()
+    }

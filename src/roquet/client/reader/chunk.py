@@ -1,4 +1,4 @@
-"""Records as they are handed out: many replies of a broker joined, and what they cover."""
+"""Chunks of records: many replies of a broker joined, and the offsets they cover."""
 
 from typing import Final, NamedTuple, final
 
@@ -6,19 +6,19 @@ import msgspec
 
 from roquet.client.queue_ref import QueueRef
 
-# Decoders of columns want to be called for thousands of records, but Spark for some megabytes.
+# Column decoders work best on thousands of records, but Spark on a few megabytes.
 CHUNK_COUNT: Final = 8192
 CHUNK_SIZE: Final = 4 * 1024 * 1024
 
 
 @final
 class RecordChunk(msgspec.Struct, frozen=True, gc=False):
-    """What a queue has from `start_offset` on, but before `next_offset`.
+    """The records of a queue from `start_offset` to before `next_offset`.
 
-    `data` is `count` whole records as they are stored, one behind the other: what
+    `data` is `count` whole records as they are stored, one after the other: what
     `roquet.protocol.record_columns.decode_records` takes. With a filter there are fewer of them
     than offsets. A record of 5.x that holds many messages counts as one and is never cut, so
-    some of its messages may lie outside, or have other tags.
+    some of its messages may be outside the range, or have other tags.
     """
 
     queue: QueueRef
@@ -29,7 +29,7 @@ class RecordChunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class PulledPiece(NamedTuple):
-    """What one pull brought of a chunk."""
+    """The part of a chunk that one pull returned."""
 
     next_offset: int
     record_count: int
@@ -64,7 +64,7 @@ class ChunkBuilder:
             self._pieces.append(piece.data)
 
     def chunk(self) -> RecordChunk:
-        """Everything since the last one; the next begins where it ends."""
+        """All records since the last chunk; the next one starts where it ends."""
         made = RecordChunk(
             self._queue,
             self._start_offset,

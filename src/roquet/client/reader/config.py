@@ -1,4 +1,4 @@
-"""How a topic reader is set up: checked when it is made, and never changed."""
+"""Settings of a topic reader: checked when it is made, and immutable."""
 
 from dataclasses import dataclass
 from typing import Final, TypedDict
@@ -14,7 +14,7 @@ TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 
 
 class TopicReaderOptions(TypedDict, total=False):
-    """What a topic reader takes besides its name server; `TopicReaderConfig` explains."""
+    """Options of a topic reader besides its name server; `TopicReaderConfig` explains them."""
 
     group: str
     namespace: str | None
@@ -28,7 +28,7 @@ class TopicReaderOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReaderConfig:
-    """How a topic reader is set up; its members are its options.
+    """Settings of a topic reader; its members are its options.
 
     For example:
 
@@ -36,22 +36,22 @@ class TopicReaderConfig:
     """
 
     # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
-    # names them; None takes what the environment has in NAMESRV_ADDR.
+    # lists them; None takes NAMESRV_ADDR of the environment.
     name_server: str | None
-    # Who pulls, for access control and statistics. It is not joined, and its offsets are not moved.
+    # For access control and statistics. The reader does not join it, nor move its offsets.
     group: str = TOOLS_GROUP
-    # Names of topics and groups are those inside it.
+    # Names of topics and groups are relative to it.
     namespace: str | None = None
     credentials: Credentials | None = None
-    # True is encrypted as `TlsConfig()` says.
+    # True encrypts with the defaults of `TlsConfig`.
     tls: TlsConfig | bool = False
-    # How long one server may take to answer a question.
+    # How long a server may take to answer a request.
     timeout_s: float = 5.0
-    # How long a broker may be away, or too busy, while records are read.
+    # How long a broker may be down or overloaded while records are read.
     patience_s: float = 60.0
-    # Pulls of one `records` that are on their way at the same time.
+    # Concurrent pulls of one `records` call.
     in_flight: int = 32
-    # Records of one `records` that may be here, or on their way, before they are asked for.
+    # Bytes that one `records` call may have buffered or in flight.
     ahead_size: int = 8 * 1024 * 1024
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class TopicReaderConfig:
         check_group(self.group)
         for name in _POSITIVE:
             if (value := getattr(self, name)) <= 0:
-                raise BadArgument(f"`{name}` has to be more than 0, not {value}")
+                raise BadArgument(f"`{name}` must be more than 0, not {value}")
 
 
 _POSITIVE: Final = ("timeout_s", "patience_s", "in_flight", "ahead_size")

@@ -1,4 +1,4 @@
-"""The topic reader: what topics have, read without being a member of anything.
+"""The topic reader: reads topics without joining a group.
 
     async with AsyncTopicReader("127.0.0.1:9876") as reader:
         queues = await reader.queues("orders")
@@ -6,8 +6,8 @@
             async for chunk in reader.records(queue, start, end):
                 decode_records(chunk.data)
 
-It joins no group, so nobody's queues move because of it, and keeps no offsets but those that it is
-told to commit. Any number of them may read the same, in as many processes.
+It joins no group, so no queues are rebalanced because of it, and stores only offsets that are
+passed to `commit`. Any number of readers may read the same topic, in any number of processes.
 """
 
 import asyncio
@@ -20,21 +20,31 @@ from typing import Final, NamedTuple, TypeVar, Unpack, final
 from roquet.client.admin.servers import AdminConfig, AdminServers
 from roquet.client.admin.topics import list_topics
 from roquet.client.cluster.brokers import Brokers
-from roquet.client.cluster.instance import ClientInstance
-from roquet.client.cluster.routes import MASTER_ID
-from roquet.client.cluster.visit import Visit
+from roquet.client.cluster.instance import ClientInstance, ToolSession
+from roquet.client.cluster.pulling import Puller
+from roquet.client.cluster.routes import MASTER_ID, RouteBook
 from roquet.client.errors import BadArgument, TopicNotFound
-from roquet.client.group.pulling import Puller
-from roquet.client.lifecycle import AsyncResource
+from roquet.client.lifecycle import AsyncResource, Lifecycle
 from roquet.client.moments import moment_of, timestamp_ms
 from roquet.client.names import wrapped
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import RecordChunk
 from roquet.client.reader.config import TopicReaderConfig, TopicReaderOptions
-from roquet.client.reader.group_making import GroupMaker
-from roquet.client.reader.reading import RangeReading, ReadAheadLimits, ReadOrder
+from roquet.client.reader.range_reader import RangeReader, ReadAheadLimits, ReadOrder
 from roquet.client.reader.retrying_puller import RetryingPuller
 from roquet.client.reader.time_search import TimeSearch
+from roquet.protocol.bodies.body import write_body
+from roquet.protocol.bodies.clients import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    Heartbeat,
+    MessageModel,
+)
+from roquet.protocol.codes import RequestCode
+from roquet.protocol.headers.addressed import AddressedHeader
+from roquet.protocol.headers.clients import UnregisterClientHeader
+from roquet.protocol.names import RETRY_PREFIX
 from roquet.protocol.subscription import Subscription
 
 _WHAT: Final = "topic reader"
@@ -45,7 +55,7 @@ T = TypeVar("T")
 
 
 class Bounds(NamedTuple):
-    """Messages have offsets from the first one on, but before the second."""
+    """The messages of a queue have offsets from `min_offset` to before `max_offset`."""
 
     min_offset: int
     max_offset: int
@@ -53,24 +63,24 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Tools:
-    """What it reads with."""
+    """What it works with while it is open."""
 
     instance: ClientInstance
     servers: AdminServers
     brokers: Brokers
     puller: RetryingPuller
     times: TimeSearch
-    groups: GroupMaker
+    groups: "GroupCreator"
 
 
 @final
 class AsyncTopicReader(AsyncResource):
-    """Reads topics without a group, and moves nobody's offsets.
+    """Reads topics without a group, and moves no offsets.
 
     Belongs to the event loop and the process that opened it.
 
-    `options` are the members of `TopicReaderConfig`. Whatever asks servers raises NoNameServer,
-    TopicNotFound, Unreachable or RequestRefused; what else may happen, each method says.
+    `options` are the members of `TopicReaderConfig`. Methods that ask servers raise NoNameServer,
+    TopicNotFound, Unreachable or RequestRefused; other errors are listed at each method.
 
     For example:
 
@@ -83,20 +93,22 @@ class AsyncTopicReader(AsyncResource):
         self, name_server: str | None = None, **options: Unpack[TopicReaderOptions]
     ) -> None:
         self._config = TopicReaderConfig(name_server=name_server, **options)
-        self._visit = Visit(_WHAT, self._config, self._new_tools)
+        self._lifecycle = Lifecycle(
+            _WHAT, lambda: ToolSession(_WHAT, self._config, self._new_tools)
+        )
 
     async def open(self) -> None:
-        """Nobody is asked yet. Raises NotOpen after `close`."""
-        await self._visit.open()
+        """Asks no server yet. Raises NotOpen after `close`."""
+        await self._lifecycle.open()
 
     async def close(self) -> None:
-        """Ends what is being read, too; a second time does nothing."""
-        await self._visit.close()
+        """Ends running reads, too; a second time does nothing."""
+        await self._lifecycle.close()
 
-    # What there is.
+    # Topics, queues and their bounds.
 
     async def topics(self, pattern: str | None = None) -> list[str]:
-        """Those of programs, whose whole name matches a regular expression, if there is one.
+        """Topics of programs; with a regular expression those whose whole name matches it.
 
         Raises BadArgument.
         """
@@ -104,12 +116,12 @@ class AsyncTopicReader(AsyncResource):
             is_wanted = re.compile(pattern or ".*").fullmatch
         except re.error as error:
             raise BadArgument(f"`pattern` {pattern!r}: {error}") from None
-        topics = await list_topics(self._visit.usable().servers, None, with_internal=False)
+        topics = await list_topics(self._tools().servers, None, with_internal=False)
         return [topic for topic in topics if is_wanted(topic)]
 
     async def queues(self, topic: str) -> list[QueueRef]:
-        """Those that can be read now."""
-        tools = self._visit.usable()
+        """The queues of a topic that can be read now."""
+        tools = self._tools()
         wire_topic = self._wire_name(topic)
         route = await tools.instance.routes.newest(wire_topic, self._config.timeout_s)
         if route is None:
@@ -117,8 +129,8 @@ class AsyncTopicReader(AsyncResource):
         return [queue._replace(topic=topic) for queue in route.readable]
 
     async def bounds(self, queues: Iterable[QueueRef]) -> dict[QueueRef, Bounds]:
-        """What they have now, all asked at the same time."""
-        brokers = self._visit.usable().brokers
+        """Their bounds now, asked concurrently."""
+        brokers = self._tools().brokers
 
         async def ask(queue: QueueRef) -> Bounds:
             return Bounds(
@@ -128,41 +140,42 @@ class AsyncTopicReader(AsyncResource):
         return await self._each(queues, ask)
 
     async def offsets_at(self, queues: Iterable[QueueRef], moment: datetime) -> dict[QueueRef, int]:
-        """Of the first message that was stored at that moment or later; behind the last one if
-        there is none. Raises BadArgument for a moment without a time zone.
+        """The offset of the first message that was stored at that moment or later; the end of the
+        queue if there is none. Raises BadArgument for a moment without a time zone.
         """
-        times = self._visit.usable().times
+        times = self._tools().times
         wanted_ms = timestamp_ms(moment)
         return await self._each(queues, lambda queue: times.first_at(queue, wanted_ms))
 
     async def earliest_store_times(
         self, queues: Iterable[QueueRef]
     ) -> dict[QueueRef, datetime | None]:
-        """When the oldest message that is still there was stored; None for an empty queue.
+        """When the oldest message of each queue was stored; None for an empty queue.
 
-        It is another one in a topic that was deleted and made anew.
+        It differs in a topic that was deleted and created again.
         """
-        found = await self._each(queues, self._visit.usable().brokers.earliest_ms)
+        found = await self._each(queues, self._tools().brokers.earliest_ms)
         return {queue: moment_of(time_ms) for queue, time_ms in found.items()}
 
     # Offsets of groups.
 
     async def committed(self, group: str, queues: Iterable[QueueRef]) -> dict[QueueRef, int | None]:
-        """Where a group goes on; None in a queue where it never was."""
-        brokers = self._visit.usable().brokers
+        """The offsets where a group resumes; None in a queue where it never committed."""
+        brokers = self._tools().brokers
         wire_group = self._wire_name(group)
         return await self._each(queues, lambda queue: brokers.committed(wire_group, queue))
 
     async def commit(self, group: str, offsets: Mapping[QueueRef, int]) -> None:
-        """Moves a group, for brokers' tools to show how far it is. Nobody should be in it.
+        """Sets the offsets of a group, for brokers' tools to show its progress. It should have no
+        members.
 
-        A group that no broker knows is made: a heartbeat does that, and is taken back at once.
+        A group that no broker knows is created: by a heartbeat, which is unregistered at once.
         """
-        tools = self._visit.usable()
+        tools = self._tools()
         wire_group = self._wire_name(group)
         wire_offsets = {self._wire_queue(queue): offset for queue, offset in offsets.items()}
-        await self._know_brokers(wire_offsets)
-        await tools.groups.make(wire_group, {queue.broker_name for queue in wire_offsets})
+        await self._find_brokers(wire_offsets)
+        await tools.groups.create(wire_group, {queue.broker_name for queue in wire_offsets})
         await asyncio.gather(
             *(tools.brokers.commit(wire_group, *each) for each in wire_offsets.items())
         )
@@ -178,22 +191,21 @@ class AsyncTopicReader(AsyncResource):
         subscription: Subscription = ALL,
         skip_gone: bool = False,
     ) -> AsyncGenerator[RecordChunk, None]:
-        """What lies from offset `start` on, but before `end`, in chunks of whole records.
+        """The records from offset `start` to before `end`, in chunks of whole records.
 
-        `subscription_of` makes a subscription; its topic does not matter. Filters work at the
-        broker and are applied again behind it. Several pulls are on their way at the same time; a
-        broker may be away for as long as `patience_s`, and without its master a slave is read.
+        `subscription_of` makes a subscription; its topic is ignored. Filters work at the broker
+        and are applied again here. Several pulls are in flight at the same time; a broker may be
+        down for up to `patience_s`, and while a master is down its slave is read.
 
-        Raises OffsetsGone for messages that are not there, or not any more, after what comes
-        before them, unless `skip_gone`: then they are passed over. BadArgument for a subscription
-        that cannot be compiled.
+        Raises OffsetsGone for messages that are not stored, after the records before them, unless
+        `skip_gone`: then they are skipped. BadArgument for a subscription that cannot be compiled.
         """
-        tools = self._visit.usable()
+        tools = self._tools()
         if start < 0:
-            raise BadArgument(f"`start` has to be 0 or more, not {start}")
+            raise BadArgument(f"`start` must be 0 or more, not {start}")
         wire_queue = self._wire_queue(queue)
         config = self._config
-        reading = RangeReading(
+        reading = RangeReader(
             tools.puller,
             tools.instance.services,
             ReadOrder(wire_queue, start, end, subscription, skip_gone),
@@ -202,7 +214,7 @@ class AsyncTopicReader(AsyncResource):
         )
         if start >= end:
             return
-        await self._know_brokers([wire_queue])
+        await self._find_brokers([wire_queue])
         try:
             while (chunk := await reading.next_chunk()) is not None:
                 yield chunk
@@ -210,6 +222,10 @@ class AsyncTopicReader(AsyncResource):
             reading.close()
 
     # How it is done.
+
+    def _tools(self) -> _Tools:
+        """Raises NotOpen, UsedAfterFork or WrongLoop."""
+        return self._lifecycle.usable().tools
 
     def _new_tools(self, instance: ClientInstance) -> _Tools:
         config = self._config
@@ -234,7 +250,7 @@ class AsyncTopicReader(AsyncResource):
             brokers,
             puller,
             TimeSearch(brokers, puller),
-            GroupMaker(brokers, routes, instance.id),
+            GroupCreator(brokers, routes, instance.id),
         )
 
     def _wire_name(self, name: str) -> str:
@@ -243,9 +259,9 @@ class AsyncTopicReader(AsyncResource):
     def _wire_queue(self, queue: QueueRef) -> QueueRef:
         return queue._replace(topic=self._wire_name(queue.topic))
 
-    async def _know_brokers(self, wire_queues: Iterable[QueueRef]) -> None:
-        """Finds the brokers of queues that somebody else may have asked for."""
-        routes = self._visit.usable().instance.routes
+    async def _find_brokers(self, wire_queues: Iterable[QueueRef]) -> None:
+        """Finds the brokers of queues whose routes are not cached."""
+        routes = self._tools().instance.routes
         unknown = {
             queue.topic
             for queue in wire_queues
@@ -258,9 +274,47 @@ class AsyncTopicReader(AsyncResource):
     async def _each(
         self, queues: Iterable[QueueRef], ask: Callable[[QueueRef], Awaitable[T]]
     ) -> dict[QueueRef, T]:
-        """The answers, by the names that the caller gave; `ask` gets those of brokers."""
+        """Results by the caller's queues; `ask` gets queues with brokers' topics."""
         names = list(queues)
         wire_queues = [self._wire_queue(queue) for queue in names]
-        await self._know_brokers(wire_queues)
+        await self._find_brokers(wire_queues)
         answers = await asyncio.gather(*map(ask, wire_queues))
         return dict(zip(names, answers, strict=True))
+
+
+@final
+class GroupCreator:
+    def __init__(self, brokers: Brokers, routes: RouteBook, client_id: str) -> None:
+        self._brokers = brokers
+        self._routes = routes
+        self._client_id = client_id
+        self._known: set[tuple[str, str]] = set()
+
+    async def create(self, group: str, broker_names: Iterable[str]) -> None:
+        """Creates a group at those brokers that do not have it, by a heartbeat.
+
+        5.x refuses offsets of a group that it does not know, and Apache's tools find the brokers of
+        a group by its retry topic; a heartbeat creates both. A broker that has the group gets none:
+        its members would be rebalanced. Raises Unreachable or RequestRefused.
+        """
+        unknown = [name for name in broker_names if (group, name) not in self._known]
+        if not unknown:
+            return
+        route = await self._routes.newest(f"{RETRY_PREFIX}{group}")
+        having = () if route is None else route.brokers
+        await asyncio.gather(*(self._create(group, name) for name in unknown if name not in having))
+        self._known.update((group, name) for name in unknown)
+
+    async def _create(self, group: str, broker_name: str) -> None:
+        data = ConsumerData(
+            group_name=group,
+            consume_type=ConsumeType.PULL,
+            message_model=MessageModel.CLUSTERING,
+            consume_from_where=ConsumeFromWhere.LAST_OFFSET,
+        )
+        heartbeat = Heartbeat(client_id=self._client_id, consumer_data_set=[data])
+        await self._brokers.ask_master(
+            broker_name, RequestCode.HEART_BEAT, AddressedHeader(), write_body(heartbeat)
+        )
+        leaving = UnregisterClientHeader(client_id=self._client_id, consumer_group=group)
+        await self._brokers.ask_master(broker_name, RequestCode.UNREGISTER_CLIENT, leaving)

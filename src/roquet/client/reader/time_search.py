@@ -1,19 +1,18 @@
-"""Which message of a queue is the first one of a moment: the broker's guess, made exact.
+"""The first message of a queue at a moment or later: the broker's answer, made exact.
 
-4.9 answers with the message that is nearest to the moment, of equal times with any of them, and
-with the last one for a moment behind it; 5.x with the first one that is not older. So the guess is
-looked at, and its neighbours, in steps that double; mostly two pulls of one message.
+4.9 returns the message that is nearest to the moment, any one of equal times, and the last one for
+a later moment; 5.x the first one that is not older. So that message is checked, and its neighbours,
+in steps that double; mostly two pulls of one message.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import final
 
 from roquet.client.cluster.brokers import Brokers
+from roquet.client.cluster.pulling import PullOrder, PullTerms
 from roquet.client.errors import Unreachable
-from roquet.client.group.pulling import PullOrder, PullTerms
 from roquet.client.queue_ref import QueueRef
-from roquet.client.reader.pull_outcome import PullOutcome, behind_gap
-from roquet.client.reader.retrying_puller import RetryingPuller
+from roquet.client.reader.retrying_puller import PullOutcome, RetryingPuller, after_gap
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.subscription import Subscription
@@ -29,7 +28,7 @@ class TimeSearch:
         self._puller = puller
 
     async def first_at(self, queue: QueueRef, timestamp_ms: int) -> int:
-        """Behind the last message if all are older. Raises Unreachable or RequestRefused."""
+        """The end of the queue if all are older. Raises Unreachable or RequestRefused."""
         low = await self._brokers.min_offset(queue)
         high = await self._brokers.max_offset(queue)
         if low >= high:
@@ -43,8 +42,8 @@ class TimeSearch:
         return await first_late(is_late, low, high, min(max(guess, low), high - 1))
 
     async def _store_time(self, queue: QueueRef, offset: int, end: int) -> int | None:
-        """Of the first message from `offset` on; None if there is none before `end`."""
-        terms = PullTerms(Subscription(queue.topic), 1, suspend_s=0.0, says_subscription=True)
+        """Of the first message at `offset` or later; None if there is none before `end`."""
+        terms = PullTerms(Subscription(queue.topic), 1, suspend_s=0.0, sends_subscription=True)
         while offset < end:
             order = PullOrder(queue, terms, offset)
             outcome, reply = await self._puller.pull(order, is_filtered=False)
@@ -52,14 +51,14 @@ class TimeSearch:
                 try:
                     return peek_record(reply.records).store_timestamp
                 except BadMessage as error:
-                    reason = f"it answered nonsense: {error}"
+                    reason = f"invalid response: {error}"
                     raise Unreachable(queue.broker_name, reason) from None
-            offset = behind_gap(reply, offset, end)
+            offset = after_gap(reply, offset, end)
         return None
 
 
 async def first_late(is_late: IsLate, low: int, high: int, guess: int) -> int:
-    """The first offset from `low` to before `high` that is late, as all behind it are; or `high`.
+    """The first offset from `low` to before `high` that is late, as all after it are; or `high`.
 
     `guess` is one of them, and near to it.
     """
@@ -76,11 +75,11 @@ async def first_late(is_late: IsLate, low: int, high: int, guess: int) -> int:
     else:
         low = guess + 1
         while low < high:
-            behind = min(high - 1, low - 1 + step)
-            if await is_late(behind):
-                high = behind
+            after = min(high - 1, low - 1 + step)
+            if await is_late(after):
+                high = after
                 break
-            low = behind + 1
+            low = after + 1
             step *= 2
     while low < high:
         middle = (low + high) // 2

@@ -34,8 +34,8 @@ TOPIC = "orders"
 
 
 def instance_of(client: Any) -> Any:
-    if hasattr(client, "_life"):
-        return client._life.usable().membership.instance
+    if hasattr(client, "_lifecycle"):
+        return client._lifecycle.usable().membership.instance
     return client._accumulator.usable().instance
 
 

@@ -87,7 +87,7 @@ async def test_a_topic_without_writable_queues_is_not_found(
     requests: Requests, scripted: ScriptedCluster
 ) -> None:
     scripted.names.route = answer(data("a", 4, permission=4))
-    with pytest.raises(TopicNotFound, match="takes messages"):
+    with pytest.raises(TopicNotFound, match="accepts messages"):
         await book(requests, scripted.name_server).find("t")
 
 

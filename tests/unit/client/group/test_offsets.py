@@ -8,8 +8,7 @@ import pytest
 
 from roquet import AsyncProducer, AsyncPullConsumer, Unreachable
 from roquet.client.errors import BadArgument
-from roquet.client.group.offset_stores import FileOffsets
-from roquet.client.group.offsets import OffsetKeeper
+from roquet.client.group.offsets import FileOffsets, OffsetKeeper
 from roquet.client.queue_ref import QueueRef
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import GROUP, TOPIC, Inbox, consumer, new_topic, numbers, send

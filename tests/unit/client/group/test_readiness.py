@@ -36,9 +36,9 @@ async def test_without_a_server_it_says_so_once(
     reading = kind(nobody, GROUP, **QUICK)
     reading.subscribe(TOPIC)
     async with reading:
-        rounds = reading._life.member.membership.rebalance
-        rounds.has_begun.clear()
-        await rounds.has_begun.wait()
+        rounds = reading._lifecycle.session.membership.rebalance
+        rounds.has_started.clear()
+        await rounds.has_started.wait()
         assert "no name server answered" in reading.last_error
         assert "check `name_server`" in reading.last_error
     assert len(warnings_of(caplog, "is not consuming yet")) == 1
@@ -97,7 +97,7 @@ async def test_what_was_in_the_way_is_gone_when_the_topic_comes(
         assert reading.last_error is not None
         await send(producer, b"x")
         await inbox.has(1)
-        member = reading._life.usable()
+        member = reading._lifecycle.usable()
         await eventually(lambda: member.membership.readiness.first is None)
 
 
@@ -107,11 +107,11 @@ async def test_messages_that_nobody_takes_are_spoken_of(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(iteration, "UNASKED_S", 0.01)
+    monkeypatch.setattr(iteration, "UNREAD_S", 0.01)
     await send(producer, b"x")
     async with consumer(cluster) as reading:
         await eventually(lambda: warnings_of(caplog, "give the consumer a listener"))
-        assert "nobody takes them" in (reading.last_error or "")
+        assert "does not read them" in (reading.last_error or "")
 
 
 @pytest.mark.slow

@@ -40,68 +40,75 @@ async def instance(cluster: LiveCluster) -> AsyncIterator[ClientInstance]:
 
 
 class Member:
-    """Hears of shares, and answers as told; the last answer stays."""
+    """A queue owner that records its shares, and returns the answers; the last answer stays."""
 
     def __init__(
         self, instance: ClientInstance, *answers: bool, allocation: Allocation | None = average
     ) -> None:
         self.shares: list[tuple[Sequence[QueueRef], Sequence[QueueRef]]] = []
-        self.stranger_count = 0
+        self.unknown_count = 0
         self._answers = list(answers)
         self.rebalance = Rebalance(
             Brokers(instance.requests, instance.routes),
             instance.routes,
             (GROUP, instance.id),
             allocation,
-            lambda: [TOPIC],
-            self._on_share,
-            on_stranger=self._on_stranger,
-            readiness=Readiness("the test", lambda: 0.0),
+            Readiness("the test", lambda: 0.0),
+            on_unknown=self._on_unknown,
         )
 
-    async def _on_share(
+    def topics(self) -> list[str]:
+        return [TOPIC]
+
+    async def registered(self) -> None: ...
+
+    async def until_started(self) -> None: ...
+
+    async def save(self) -> None: ...
+
+    async def share(
         self, _topic: str, queues: Sequence[QueueRef], share: Sequence[QueueRef]
     ) -> bool:
         self.shares.append((queues, share))
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
-    def _on_stranger(self) -> None:
-        self.stranger_count += 1
+    def _on_unknown(self) -> None:
+        self.unknown_count += 1
 
 
 async def test_a_member_alone_reads_everything(instance: ClientInstance) -> None:
     await instance.routes.existing(TOPIC)
     await instance.heartbeats.beat()
     member = Member(instance, True)
-    assert await member.rebalance.balance()
+    assert await member.rebalance.balance(member)
     ((queues, share),) = member.shares
     assert share == queues == [QueueRef(TOPIC, "broker-a", number) for number in range(4)]
-    assert member.rebalance.has_begun.is_set()
+    assert member.rebalance.has_started.is_set()
 
 
-async def test_a_stranger_introduces_itself_and_keeps_what_it_has(
+async def test_a_member_that_brokers_do_not_know_registers_and_keeps_its_queues(
     instance: ClientInstance,
 ) -> None:
     member = Member(instance, True)
-    assert not await member.rebalance.balance()
-    assert member.stranger_count == 1
+    assert not await member.rebalance.balance(member)
+    assert member.unknown_count == 1
     assert not member.shares
 
 
 async def test_broadcasting_asks_nobody(instance: ClientInstance) -> None:
     member = Member(instance, True, allocation=None)
-    assert await member.rebalance.balance()
+    assert await member.rebalance.balance(member)
     ((queues, share),) = member.shares
     assert share == queues
-    assert not member.stranger_count
+    assert not member.unknown_count
 
 
 async def test_what_could_not_be_taken_is_tried_again_soon(
     instance: ClientInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rebalance, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(rebalance, "_RETRY_S", 0.01)
     member = Member(instance, False, False, True, allocation=None)
-    balancing = asyncio.create_task(member.rebalance.keep_balanced(period_s=60.0))
+    balancing = asyncio.create_task(member.rebalance.keep_balanced(member, period_s=60.0))
     await eventually(lambda: len(member.shares) == 3)
     member.rebalance.wake()
     await eventually(lambda: len(member.shares) == 4)
@@ -110,7 +117,7 @@ async def test_what_could_not_be_taken_is_tried_again_soon(
 
 async def test_shares_are_looked_for_after_each_period(instance: ClientInstance) -> None:
     member = Member(instance, True, allocation=None)
-    balancing = asyncio.create_task(member.rebalance.keep_balanced(period_s=0.01))
+    balancing = asyncio.create_task(member.rebalance.keep_balanced(member, period_s=0.01))
     await eventually(lambda: len(member.shares) == 3)
     balancing.cancel()
 
@@ -120,7 +127,7 @@ async def test_a_topic_that_nobody_knows_changes_nothing(
 ) -> None:
     await cluster.stop_names()
     member = Member(instance, True, allocation=None)
-    assert not await member.rebalance.balance()
+    assert not await member.rebalance.balance(member)
     assert not member.shares
     await cluster.start_names()
 

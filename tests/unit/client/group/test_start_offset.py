@@ -105,7 +105,7 @@ async def test_what_was_never_committed_is_not_taken_for_0(
     monkeypatch.setattr("roquet.client.cluster.brokers.OUR_LANGUAGE", "ESPERANTO")
     cluster.brokers["broker-a"].offsets.commit(GROUP, TOPIC, 0, 0)
     async with consumer(cluster, Inbox(), start_from=StartFrom.LAST) as reading:
-        brokers = reading._life.usable().membership.brokers
+        brokers = reading._lifecycle.usable().membership.brokers
         assert await brokers.committed(GROUP, QueueRef(TOPIC, "broker-a", 0)) is not None
         assert await brokers.committed("other", QueueRef(TOPIC, "broker-a", 0)) is None
 

@@ -10,7 +10,7 @@ from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import TOPIC, Inbox, consumer, new_topic, send
 
 
-async def test_a_queue_whose_pull_is_stuck_is_begun_anew_and_counted(
+async def test_a_queue_whose_pull_is_stuck_is_restarted_and_counted(
     cluster: LiveCluster, producer: AsyncProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
     await new_topic(cluster, 1)
@@ -21,7 +21,7 @@ async def test_a_queue_whose_pull_is_stuck_is_begun_anew_and_counted(
             await eventually(lambda: reading.statistics().topics[TOPIC].stuck_count >= 2)
             await send(producer, b"x")
             await inbox.has(1)
-    assert "got stuck; the queue is begun anew" in caplog.text
+    assert "got stuck; restarting the queue" in caplog.text
 
 
 async def test_a_pull_that_waits_for_messages_is_not_stuck(

@@ -140,18 +140,18 @@ async def test_closing_waits_for_what_another_task_works_on(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
     await send(producer, b"1")
-    has_begun, may_end = asyncio.Event(), asyncio.Event()
+    has_started, may_end = asyncio.Event(), asyncio.Event()
     reading = consumer(cluster, close_timeout_s=600)
 
     async def work() -> None:
         async for _ in reading:
-            has_begun.set()
+            has_started.set()
             await may_end.wait()
 
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         await reading.open()
         group.create_task(work())
-        await has_begun.wait()
+        await has_started.wait()
         closing = group.create_task(reading.close())
         await asyncio.sleep(0.05)
         assert not closing.done()

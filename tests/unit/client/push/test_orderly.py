@@ -14,7 +14,7 @@ from roquet.broker.tables.queue_locks import LockTable, QueueKey
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.topics import TopicSettings
 from roquet.client.group.start_offset import StartFrom
-from roquet.client.push import member, orderly
+from roquet.client.push import assignment, queue_locks
 from roquet.client.push.consumer import AsyncPushConsumer
 from roquet.client.push.listeners import Listener
 from roquet.client.push.outcome import DeadLetter, RetryLater
@@ -291,7 +291,7 @@ async def test_nothing_is_delivered_under_a_lock_that_was_lost(
     queues: list[QueueRef],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(orderly, "_LOCK_LIFE_S", 0.2)
+    monkeypatch.setattr(queue_locks, "_LOCK_VALID_S", 0.2)
     delivered: list[ReceivedMessage] = []
 
     async def listen(message: ReceivedMessage) -> None:
@@ -315,8 +315,8 @@ async def test_delivery_goes_on_when_locks_are_renewed(
     queues: list[QueueRef],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(orderly, "_LOCK_LIFE_S", 0.2)
-    monkeypatch.setattr(member, "RENEW_PERIOD_S", 0.5)
+    monkeypatch.setattr(queue_locks, "_LOCK_VALID_S", 0.2)
+    monkeypatch.setattr(assignment, "RENEW_PERIOD_S", 0.5)
     delivered: list[ReceivedMessage] = []
 
     async def listen(message: ReceivedMessage) -> None:
@@ -334,7 +334,7 @@ async def test_a_queue_that_somebody_else_locked_is_given_up_and_taken_back_late
     queues: list[QueueRef],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(member, "RENEW_PERIOD_S", 0.05)
+    monkeypatch.setattr(assignment, "RENEW_PERIOD_S", 0.05)
     locks = cluster.brokers["broker-a"].locks
     key = lock_key(queues[0])
     delivered: list[ReceivedMessage] = []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roquet.client.cluster.fast_port import fast_address
+from roquet.client.cluster.requests import fast_address
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from roquet.client.cluster.name_servers import NameServers
+from roquet.client.cluster.pulling import Puller, PullOrder, PullTerms
 from roquet.client.cluster.requests import Requests
 from roquet.client.cluster.routes import RouteBook
-from roquet.client.group.pulling import Puller, PullOrder, PullTerms
 from roquet.client.group.subscriptions import subscription_of
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import SystemClock
@@ -18,7 +18,7 @@ from roquet.protocol.codes import PullFlag
 from tests.support.pulled_queue import BROKER_NAME, TOPIC, Replica, pulled_queue, records
 
 QUEUE = QueueRef(TOPIC, BROKER_NAME, 0)
-TERMS = PullTerms(subscription_of(TOPIC, "red"), 2, says_subscription=True)
+TERMS = PullTerms(subscription_of(TOPIC, "red"), 2, sends_subscription=True)
 
 
 @pytest.fixture

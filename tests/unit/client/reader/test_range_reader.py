@@ -326,7 +326,7 @@ async def test_reading_goes_on_when_the_broker_is_back(caplog: pytest.LogCapture
         found = [await anext(chunks)]
         await queue.stop(replica)
         more = asyncio.create_task(anext(chunks))
-        await eventually(lambda: "waits" in caplog.text)
+        await eventually(lambda: "retrying" in caplog.text)
         await queue.start(replica)
         found += [await more, *await rest(chunks)]
     assert offsets(found) == list(range(40_000))

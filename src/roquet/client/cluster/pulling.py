@@ -1,7 +1,7 @@
-"""One pull: from a queue and an offset to messages, or to the word that there are none.
+"""One pull: from a queue and an offset to messages, or to the reply that there are none.
 
-A pull that may wait is parked by the broker until a message comes or its time is up; that is all
-there is to "push". Where to pull from next, the broker says.
+The broker holds a pull that may wait until a message arrives or its time is up; "push" is nothing
+but such long polls. The reply has the offset of the next pull.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ from roquet.protocol.headers.messages import (
 from roquet.protocol.prepared.pull_request import PullTemplate
 from roquet.protocol.subscription import ExpressionType, Subscription
 
-# How long a broker may park a pull, and how much longer its answer may take.
+# How long a broker may hold a pull, and how much longer its reply may take.
 SUSPEND_S: Final = 15.0
 _ANSWER_S: Final = 15.0
 
@@ -35,16 +35,16 @@ _read_reply = header_reader(PullMessageReplyHeader)
 
 
 class PullStatus(Enum):
-    """What came of asking a queue for messages."""
+    """The result of a pull."""
 
     FOUND = auto()
     NOTHING_NEW = auto()
-    NOTHING_MATCHED = auto()  # there were messages, but none of them was wanted
-    OUT_OF_RANGE = auto()  # the queue begins later, or ends before
+    NOTHING_MATCHED = auto()  # there were messages, but none passed the filter
+    OUT_OF_RANGE = auto()  # the queue starts after the offset, or ends before it
 
 
 class PulledRecords(NamedTuple):
-    """Records as the broker has them. `is_newest` of a master: a slave may lack the last ones."""
+    """Records as the broker stores them. `is_newest` if a master sent them: a slave may lag."""
 
     status: PullStatus
     records: bytes
@@ -55,7 +55,7 @@ class PulledRecords(NamedTuple):
 
 
 class Pulled(NamedTuple):
-    """What one pull brought, where to go on, and where the queue begins and ends.
+    """The messages of one pull, the offset of the next one, and the bounds of the queue.
 
     For example:
 
@@ -81,15 +81,15 @@ _STATUSES: Final = {
 
 
 class PullTerms(NamedTuple):
-    """What is wanted, whatever the offset. With `suspend_s` the broker waits for a message."""
+    """What a pull asks for at any offset. With `suspend_s` the broker waits for a message."""
 
     subscription: Subscription
     count_max: int
     suspend_s: float = SUSPEND_S
-    # Said along, for a broker that does not know it from a heartbeat.
-    says_subscription: bool = False
+    # Sent along, for a broker that does not know it from a heartbeat.
+    sends_subscription: bool = False
     is_lite: bool = False
-    # For brokers of ours, which then obey `count_max` however large it is.
+    # For our brokers, which then honour any `count_max`.
     size_max: int | None = None
 
 
@@ -99,13 +99,13 @@ class PullOrder(NamedTuple):
     queue: QueueRef
     terms: PullTerms
     offset: int
-    # Up to where the group is done: saves a commit of its own.
+    # Committed along, which saves a request.
     commit_offset: int | None = None
 
 
 @final
 class Puller:
-    """Pulls for one group. Stays with the slave that a master with much to do sends it to."""
+    """Pulls for one group. Reads from the slave that a busy master suggests."""
 
     def __init__(
         self,
@@ -116,14 +116,14 @@ class Puller:
         *,
         message_filter: Callable[[ReceivedMessage], bool] | None = None,
     ) -> None:
-        """What the filter does not want is not among the messages of a pull."""
+        """Messages that the filter rejects are left out."""
         self._message_filter = message_filter
         self._requests = requests
         self._routes = routes
         self._group = group
         self._namespace = namespace
         self._suggested: dict[QueueRef, int] = {}
-        # Of the last pull of each queue: most are followed by one on the same terms.
+        # Of the last pull of each queue: the next one mostly has the same terms.
         self._templates: dict[QueueRef, tuple[PullTerms, PullTemplate]] = {}
 
     async def pull(self, order: PullOrder) -> Pulled:
@@ -131,14 +131,14 @@ class Puller:
         return self._pulled(order, await self.pull_records(order))
 
     async def pull_records(self, order: PullOrder) -> PulledRecords:
-        """The same for callers that read records themselves, and compare tags again."""
+        """The same for callers that decode records themselves, and check tags again."""
         queue = order.queue
         broker_id, address = self._replica(queue)
         flags = _flags(order, is_master=broker_id == MASTER_ID)
         try:
             reply = await self._call(order, address, flags)
         except NetError as error:
-            # The next try begins with the master.
+            # The next attempt starts with the master.
             self._suggested.pop(queue, None)
             raise Unreachable(queue.broker_name, str(error)) from error
         return self._records(queue, broker_id, address, reply)
@@ -155,7 +155,7 @@ class Puller:
         if not addresses:
             self._routes.renew_soon(queue.topic)
             raise Unreachable(queue.broker_name, "no name server knows an address of it")
-        # Without its master, a slave has what there is.
+        # While the master is down, a slave is read.
         return min(addresses.items())
 
     def _call(self, order: PullOrder, address: str, flags: int) -> Awaitable[Command]:
@@ -186,7 +186,7 @@ class Puller:
             commit_offset=order.commit_offset or 0,
             suspend_timeout_millis=round(terms.suspend_s * 1000),
             sub_version=subscription.version,
-            subscription=subscription.expression if terms.says_subscription else None,
+            subscription=subscription.expression if terms.sends_subscription else None,
             expression_type=subscription.expression_type,
             max_msg_bytes=terms.size_max,
             broker_name=order.queue.broker_name,
@@ -201,7 +201,7 @@ class Puller:
         try:
             header = _read_reply(reply.fields)
         except ProtocolError as error:
-            raise _nonsense(queue, error) from None
+            raise _invalid(queue, error) from None
         self._suggested[queue] = header.suggest_which_broker_id
         return PulledRecords(
             status,
@@ -216,11 +216,11 @@ class Puller:
         try:
             messages = received_messages(found.records, order.queue, self._namespace)
             subscription = order.terms.subscription
-            # The broker compares hashes, and two tags may have the same.
+            # The broker compares hashes of tags, and two tags may have the same.
             if subscription.expression_type is ExpressionType.TAG and subscription.tags:
                 messages = [each for each in messages if subscription.matches_tags(each.tags)]
         except ProtocolError as error:
-            raise _nonsense(order.queue, error) from None
+            raise _invalid(order.queue, error) from None
         if self._message_filter is not None:
             messages = chosen(self._message_filter, messages)
         return Pulled(found.status, messages, found.next_offset, found.min_offset, found.max_offset)
@@ -231,18 +231,18 @@ def _flags(order: PullOrder, *, is_master: bool) -> int:
     flags = 0
     if terms.suspend_s > 0:
         flags |= _SUSPEND
-    # Only a master keeps offsets.
+    # Only a master stores offsets.
     if order.commit_offset is not None and is_master:
         flags |= _COMMIT
-    if terms.says_subscription:
+    if terms.sends_subscription:
         flags |= _SUBSCRIPTION
     if terms.is_lite:
         flags |= _LITE
     return flags
 
 
-def _nonsense(queue: QueueRef, error: ProtocolError) -> Unreachable:
-    return Unreachable(queue.broker_name, f"it answered nonsense: {error}")
+def _invalid(queue: QueueRef, error: ProtocolError) -> Unreachable:
+    return Unreachable(queue.broker_name, f"invalid response: {error}")
 
 
 _PULL: Final = RequestCode.PULL_MESSAGE

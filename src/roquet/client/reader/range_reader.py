@@ -1,16 +1,23 @@
-"""One range of a queue, read by many pulls at the same time, its records in order.
+"""One range of a queue, read by many concurrent pulls, its records in order.
 
-The range is cut into spans, as long as one reply is believed to be. Each span has one who pulls it,
-one reply after the other until it is there; the next one begins before that. Whoever takes the
-records waits for the oldest span only, and what is here or on its way stays below a limit.
+The range is cut into spans, each as long as one reply is estimated to be. A worker fills a span,
+one reply after the other; the next span is started before that one is complete. The consumer of the
+records waits for the oldest span only, and what is buffered or in flight stays below a limit.
+
+Filters are applied again after the broker. It compares hashes of tags, and "Aa" has that of "BB".
+By an SQL92 expression that it cannot compile it filters nothing, so that is compiled here first,
+and every message it let pass is checked again, at a few microseconds each. What a 4.9 does not know
+of 5.x, such as CONTAINS, ends its parsing of the expression, and then mostly nothing passes: that
+cannot be made good here.
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, final
 
-from roquet.client.errors import ClientError, NotOpen, OffsetsGone, Unreachable
-from roquet.client.group.pulling import PulledRecords, PullOrder, PullTerms
+from roquet.client.cluster.pulling import PulledRecords, PullOrder, PullTerms
+from roquet.client.errors import BadArgument, ClientError, NotOpen, OffsetsGone, Unreachable
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import ChunkBuilder, PulledPiece, RecordChunk
 from roquet.client.reader.fetch_sizing import (
@@ -20,20 +27,25 @@ from roquet.client.reader.fetch_sizing import (
     FetchSizeEstimate,
     FilteredFetchEstimate,
 )
-from roquet.client.reader.picking import Picked, Picker
-from roquet.client.reader.pull_outcome import PullOutcome, behind_gap
-from roquet.client.reader.retrying_puller import RetryingPuller
+from roquet.client.reader.retrying_puller import PullOutcome, RetryingPuller, after_gap
 from roquet.net.service import OnFailure, Services
-from roquet.protocol.errors import BadMessage
-from roquet.protocol.subscription import Subscription
+from roquet.protocol.errors import BadExpression, BadMessage, TooLarge
+from roquet.protocol.messages.message import SysFlag
+from roquet.protocol.messages.properties import parse_properties
+from roquet.protocol.messages.record import peek_record
+from roquet.protocol.messages.record_picking import pick_records
+from roquet.protocol.sql_filter import compile_filter
+from roquet.protocol.subscription import ExpressionType, Subscription
 
 _WHAT: Final = "topic reader"
-# Spans in which a filter finds nothing bring no bytes, but take memory all the same.
+# Spans without a match have no bytes, but take memory all the same.
 _SPAN_COUNT_MAX: Final = 4096
+
+_INNER_BATCH = SysFlag.INNER_BATCH.value
 
 
 class ReadOrder(NamedTuple):
-    """What is read, as brokers know it; with `skips_gone` what is not there is passed over."""
+    """The range to read, with brokers' topic; `skips_gone` skips offsets that are gone."""
 
     queue: QueueRef
     start: int
@@ -48,7 +60,7 @@ class ReadAheadLimits(NamedTuple):
 
 
 class _Span:
-    """From `offset`, which moves, to before `end`; over when there is nothing more to come."""
+    """From `offset`, which advances, to before `end`; over when it is complete."""
 
     __slots__ = ("end", "error", "is_over", "offset", "pieces")
 
@@ -61,8 +73,8 @@ class _Span:
 
 
 @final
-class RangeReading:
-    """`name` is how the caller knows the queue. Raises BadArgument for its subscription."""
+class RangeReader:
+    """`name` is the caller's name of the queue. Raises BadArgument for its subscription."""
 
     def __init__(
         self,
@@ -81,8 +93,8 @@ class RangeReading:
         self._estimate: FetchEstimate = (
             FilteredFetchEstimate() if self._picker.is_filter else FetchSizeEstimate()
         )
-        self._is_proven = False  # A first reply shows what to believe.
-        self._begun = order.start  # Everything before it is in a span, or done.
+        self._has_estimate = False  # Until the first reply.
+        self._started = order.start  # Everything before it is in a span, or complete.
         self._spans: deque[_Span] = deque()
         self._running_count = 0
         self._held_size = 0
@@ -93,17 +105,17 @@ class RangeReading:
         self._builder = ChunkBuilder(name, order.start)
 
     async def next_chunk(self) -> RecordChunk | None:
-        """None at the end. What comes before an error is handed out before it is raised.
+        """None at the end. Records before an error are returned before it is raised.
 
         Raises OffsetsGone, Unreachable, RequestRefused or NotOpen.
         """
         builder = self._builder
         if not self._tasks:
-            self._begin_worker()
+            self._start_worker()
         while not builder.is_full:
             span = self._spans[0] if self._spans else None
             if span is None:
-                if self._begun >= self._order.end:
+                if self._started >= self._order.end:
                     break
                 await self._news()
             elif span.pieces:
@@ -120,11 +132,11 @@ class RangeReading:
         return builder.chunk() if builder.has_records else None
 
     def close(self) -> None:
-        """Nobody wants more of it."""
+        """Cancels its pulls."""
         for task in self._tasks:
             task.cancel()
 
-    # Of whoever takes the records.
+    # For the consumer of the records.
 
     async def _news(self) -> None:
         if all(task.done() for task in self._tasks):
@@ -139,9 +151,9 @@ class RangeReading:
             self._builder.add(piece)
         self._has_room.set()
 
-    # Of those who pull.
+    # For the workers.
 
-    def _begin_worker(self) -> None:
+    def _start_worker(self) -> None:
         task = self._services.run(f"read {self._name}", self._work, on_failure=OnFailure.RESTART)
         if task is None:
             raise NotOpen(_WHAT, was_open=True)
@@ -156,10 +168,10 @@ class RangeReading:
                 span.is_over = True
             except ClientError as error:
                 span.error = error
-                return  # Nobody gets further than this.
+                return  # Reading ends here.
             finally:
                 if not span.is_over and span.error is None:
-                    # Cancelled, or a mistake of ours: nobody may be left waiting for ever.
+                    # Cancelled, or a bug: the consumer must not wait for ever.
                     span.error = NotOpen(_WHAT, was_open=True)
                 self._running_count -= 1
                 if span is self._spans[0]:
@@ -167,31 +179,31 @@ class RangeReading:
 
     async def _next_span(self) -> _Span | None:
         while True:
-            if self._begun >= self._order.end:
+            if self._started >= self._order.end:
                 return None
-            if self._may_begin():
+            if self._may_start():
                 break
             self._has_room.clear()
             await self._has_room.wait()
-        end = min(self._begun + self._estimate.span_count, self._order.end)
-        span = _Span(self._begun, end)
+        end = min(self._started + self._estimate.span_count, self._order.end)
+        span = _Span(self._started, end)
         self._spans.append(span)
-        self._begun = end
+        self._started = end
         return span
 
-    def _may_begin(self) -> bool:
+    def _may_start(self) -> bool:
         if not self._spans:
             return True
         expected_size = self._held_size + (1 + self._running_count) * self._reply_size
         return (
-            self._is_proven
+            self._has_estimate
             and expected_size <= self._limits.ahead_size
             and len(self._spans) < _SPAN_COUNT_MAX
         )
 
     async def _fill(self, span: _Span) -> None:
         while span.offset < span.end:
-            while not self._may_go_on(span):
+            while not self._may_continue(span):
                 self._has_room.clear()
                 await self._has_room.wait()
             piece = await self._pull(span)
@@ -201,11 +213,11 @@ class RangeReading:
             if span is self._spans[0]:
                 self._has_news.set()
 
-    def _may_go_on(self, span: _Span) -> bool:
-        """With messages larger than before, a span may be more than was meant to be here."""
+    def _may_continue(self, span: _Span) -> bool:
+        """With messages larger than before, a span may exceed the limit."""
         if self._held_size <= self._limits.ahead_size:
             return True
-        # Whoever waits for records waits for these.
+        # The consumer waits for these.
         return span is self._spans[0] and not span.pieces
 
     async def _pull(self, span: _Span) -> PulledPiece:
@@ -215,14 +227,14 @@ class RangeReading:
             self._order.subscription,
             count_max,
             suspend_s=0.0,
-            says_subscription=True,
+            sends_subscription=True,
             size_max=PULL_SIZE_MAX,
         )
         order = PullOrder(self._order.queue, terms, offset)
         outcome, reply = await self._puller.pull(order, is_filtered=self._picker.is_filter)
         if outcome is PullOutcome.GONE:
             self._check_gone(reply, offset)
-            return PulledPiece(behind_gap(reply, offset, span.end), 0, b"")
+            return PulledPiece(after_gap(reply, offset, span.end), 0, b"")
         self._learn(span, count_max, reply)
         next_offset = min(reply.next_offset, span.end)
         picked = self._picked(reply, offset, next_offset)
@@ -239,18 +251,66 @@ class RangeReading:
     def _learn(self, span: _Span, asked: int, reply: PulledRecords) -> None:
         self._estimate.note(asked, reply.next_offset - span.offset, len(reply.records))
         self._reply_size = len(reply.records)
-        if self._is_proven:
+        if self._has_estimate:
             return
-        self._is_proven = True
-        # There is no other span yet, so this one may end with what came.
-        span.end = self._begun = min(reply.next_offset, self._order.end)
+        self._has_estimate = True
+        # There is no other span yet, so this one may end with the reply.
+        span.end = self._started = min(reply.next_offset, self._order.end)
         span_count = -(-(self._order.end - span.end) // self._estimate.span_count)
         for _ in range(min(span_count, self._limits.in_flight - 1)):
-            self._begin_worker()
+            self._start_worker()
 
-    def _picked(self, reply: PulledRecords, offset: int, end: int) -> Picked:
+    def _picked(self, reply: PulledRecords, offset: int, end: int) -> "Picked":
         try:
             return self._picker.pick(reply.records, offset, end)
         except BadMessage as error:
             broker = self._order.queue.broker_name
-            raise Unreachable(broker, f"it answered nonsense: {error}") from None
+            raise Unreachable(broker, f"invalid response: {error}") from None
+
+
+class Picked(NamedTuple):
+    """`whole_end` is the first offset of the range without a record in the reply."""
+
+    records: bytes
+    record_count: int
+    whole_end: int
+
+
+@final
+class Picker:
+    """Raises BadArgument for an expression that cannot be compiled."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.is_filter = not subscription.is_all
+        self._tags = frozenset(tag.encode() for tag in subscription.tags) or None
+        self._matches: Callable[[Mapping[str, str]], bool] | None = None
+        if subscription.expression_type is ExpressionType.SQL92:
+            try:
+                self._matches = compile_filter(subscription.expression).matches
+            except (BadExpression, TooLarge) as error:
+                raise BadArgument(f"{subscription.expression!r}: {error}") from None
+
+    def pick(self, records: bytes, begin: int, end: int) -> Picked:
+        """The records with offsets from `begin` to before `end`. Raises BadMessage."""
+        picked = Picked(*pick_records(records, begin, end, self._tags))
+        if self._matches is None or not picked.record_count:
+            return picked
+        return self._that_match(picked, self._matches)
+
+    def _that_match(self, picked: Picked, matches: Callable[[Mapping[str, str]], bool]) -> Picked:
+        records = picked.records
+        kept: list[bytes] = []
+        position = 0
+        while position < len(records):
+            head = peek_record(records, position)
+            end = position + head.size
+            properties = records[head.properties_start : head.properties_end]
+            # Messages inside a record have properties of their own.
+            if head.sys_flag & _INNER_BATCH or matches(
+                parse_properties(properties.decode(errors="replace"))
+            ):
+                kept.append(records[position:end])
+            position = end
+        if len(kept) == picked.record_count:
+            return picked
+        return Picked(b"".join(kept), len(kept), picked.whole_end)

@@ -8,10 +8,10 @@ import pytest
 
 from roquet import AsyncProducer, Message
 from roquet.client.admin.admin import AsyncAdmin
-from roquet.client.push import retrying
+from roquet.client.push import retries
 from roquet.client.push.config import ENDLESS
 from roquet.client.push.outcome import AT_ONCE_DEAD, Consequence, DeadLetter, RetryLater
-from roquet.client.push.retrying import next_try, next_try_in_order
+from roquet.client.push.retries import next_try, next_try_in_order
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage, received_messages
 from tests.support.drafts import draft
@@ -117,7 +117,7 @@ async def test_of_a_batch_only_the_rest_comes_again(
 async def test_what_no_broker_takes_back_comes_again_from_here(
     cluster: LiveCluster, producer: AsyncProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retrying, "_LOCAL_PAUSE_S", 0.05)
+    monkeypatch.setattr(retries, "_LOCAL_PAUSE_S", 0.05)
     await send(producer, b"x")
     seen: list[int] = []
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from roquet.client.group.pulling import PulledRecords, PullStatus
-from roquet.client.reader.pull_outcome import PullOutcome, behind_gap, outcome_of_pull
+from roquet.client.cluster.pulling import PulledRecords, PullStatus
+from roquet.client.reader.retrying_puller import PullOutcome, after_gap, outcome_of_pull
 
 GOES_ON, GONE, NOT_NOW = PullOutcome.GOES_ON, PullOutcome.GONE, PullOutcome.NOT_NOW
 
@@ -55,4 +55,4 @@ def test_a_filter_may_match_nothing() -> None:
 def test_reading_goes_on_behind_a_gap(
     next_offset: int, bounds: tuple[int, int], behind: int
 ) -> None:
-    assert behind_gap(reply(PullStatus.OUT_OF_RANGE, next_offset, bounds), 10, 20) == behind
+    assert after_gap(reply(PullStatus.OUT_OF_RANGE, next_offset, bounds), 10, 20) == behind

@@ -10,11 +10,16 @@ import pytest
 
 from roquet import AsyncProducer, Message
 from roquet.client.hooks import ConsumeHook, ConsumeOutcome, Consuming
-from roquet.client.push import listening_tasks
-from roquet.client.push.listeners import Listener
+from roquet.client.push import workers
+from roquet.client.push.delivery import Delivery
+from roquet.client.push.listeners import ConsumeHooks, Listener
 from roquet.client.push.outcome import DeadLetter
+from roquet.client.push.workers import TaskWorkers
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.client.trace.tracing import SubAfterRecord, SubBeforeRecord, parse_traces
+from roquet.clock import SystemClock
+from roquet.net.service import Services
 from roquet.protocol.names import TRACE_TOPIC
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
@@ -95,7 +100,7 @@ async def test_as_many_coroutines_run_as_may(cluster: LiveCluster, producer: Asy
 async def test_coroutines_that_never_wait_leave_time_for_others(
     cluster: LiveCluster, producer: AsyncProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening_tasks, "_SLICE_S", 0.0)
+    monkeypatch.setattr(workers, "_SLICE_S", 0.0)
     await new_topic(cluster, 1)
     await send(producer, *numbers(30))
     turns: list[int] = []
@@ -249,3 +254,36 @@ async def test_what_becomes_of_a_message_can_be_written_down(
     assert isinstance(after, SubAfterRecord)
     assert (before.message_id, before.group, before.keys) == (receipt.message_id, GROUP, "k")
     assert (after.request_id, after.is_success) == (before.request_id, True)
+
+
+class CountingFeed:
+    queue = QueueRef("orders", "broker-a", 0)
+    is_dropped = False
+
+    def __init__(self) -> None:
+        self.ended_count = 0
+
+    def ended(self, _delivery: Delivery, error: BaseException | None, _duration_s: float) -> None:
+        assert error is None
+        self.ended_count += 1
+
+
+async def test_what_a_reader_has_to_write_is_written_before_a_listener_begins() -> None:
+    entries: list[str] = []
+    feed = CountingFeed()
+    clock = SystemClock()
+
+    async def listen(message: Any) -> None:
+        entries.append(message)
+
+    async with Services("test") as services:
+        hooks = ConsumeHooks((), "billing", clock)
+        workers = TaskWorkers(listen, 2, hooks, clock, services, is_batch=False)
+        workers.start()
+        await asyncio.sleep(0)  # They rest now.
+        deliveries: list[Any] = [Delivery(feed, [each]) for each in ("first", "second")]  # type: ignore[list-item]
+        workers.put(deliveries)
+        # As a connection does with what was sent in this turn of the loop.
+        asyncio.get_running_loop().call_soon(entries.append, "written")
+        await eventually(lambda: feed.ended_count == 2)
+    assert entries == ["written", "first", "second"]
