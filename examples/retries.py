@@ -40,8 +40,8 @@ async def main(name_server: str) -> None:
             await is_done.wait()
     async with AsyncAdmin(name_server) as admin:
         for letter in await admin.dead_letters("cooks"):
-            assert letter.death is not None
-            console.print(f"dead letter: {letter.body.decode()}, {letter.death.reason}")
+            assert letter.dlq_reason is not None
+            console.print(f"dead letter: {letter.body.decode()}, {letter.dlq_reason.reason}")
 
 
 if __name__ == "__main__":

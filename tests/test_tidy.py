@@ -32,7 +32,7 @@ FUNCTION_LINES_GOAL, FUNCTION_LINES_MAX = 60, 120
 MAY_CATCH_EVERYTHING = (
     "src/roquet/net/router.py",
     "src/roquet/net/service.py",
-    "src/roquet/client/user_code.py",
+    "src/roquet/client/callbacks.py",
     "src/roquet/client/push/workers.py",
     "src/roquet/client/blocking/loop_thread.py",
 )

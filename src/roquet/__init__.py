@@ -113,7 +113,7 @@ if TYPE_CHECKING:
     from roquet.client.reader.chunk import RecordChunk
     from roquet.client.reader.config import TopicReaderConfig
     from roquet.client.reader.reader import AsyncTopicReader, Bounds
-    from roquet.client.received import Death, ReceivedMessage
+    from roquet.client.received import Death, DlqReason, ReceivedMessage
     from roquet.net.errors import BadAddress
     from roquet.protocol.codes import Permission, ResponseCode
     from roquet.protocol.compression import Compression
@@ -156,6 +156,7 @@ __all__ = [
     "Credentials",
     "DeadLetter",
     "Death",
+    "DlqReason",
     "FixedQueues",
     "GroupMembers",
     "GroupNotFound",
@@ -276,6 +277,7 @@ _HOMES: Final = {
     "Credentials": "roquet.client.config",
     "DeadLetter": "roquet.client.push.outcome",
     "Death": "roquet.client.received",
+    "DlqReason": "roquet.client.received",
     "FixedQueues": "roquet.client.group.allocation",
     "GroupMembers": "roquet.client.admin.groups",
     "GroupNotFound": "roquet.client.errors",

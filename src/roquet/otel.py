@@ -29,9 +29,9 @@ from opentelemetry.util.types import AttributeValue
 
 from roquet.client.errors import BadArgument
 from roquet.client.hooks import ConsumeHook, Consuming, MessageKind, SendHook, Sending
-from roquet.client.moments import timestamp_ms
 from roquet.client.push.outcome import DeadLetter, RetryLater
 from roquet.client.received import ReceivedMessage
+from roquet.client.timestamps import timestamp_ms
 from roquet.net.errors import BadAddress
 from roquet.net.peers import split_address
 from roquet.protocol.messages.message import Message, Property

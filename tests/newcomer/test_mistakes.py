@@ -58,7 +58,7 @@ CALLS = {
         "BadArgument: `body` has to be bytes, not the text 'one coffee': use .encode()"
     ),
     'producer.send(Message("orders", b""))': (
-        "BadArgument: a message without a body cannot be sent; put something into it"
+        "BadArgument: a message with an empty body cannot be sent"
     ),
     'producer.send(Message("orders", b"1", keys="order-1"))': (
         "BadArgument: `keys` has to be a tuple of texts, not the text 'order-1': for one key write"

@@ -79,16 +79,16 @@ async def _show(session: Session) -> int:
 
 
 def _row(dead: ReceivedMessage) -> tuple[Fact, ...]:
-    death = dead.death
+    reason = dead.dlq_reason
     return (
         dead.stored,
         dead.topic,
         dead.message_id,
         dead.tags,
         " ".join(dead.keys) or None,
-        None if death is None else death.try_count,
-        None if death is None else death.error_type,
-        None if death is None else death.reason,
+        None if reason is None else reason.try_count,
+        None if reason is None else reason.error_type,
+        None if reason is None else reason.reason,
         body_text(dead, _BODY_LENGTH_MAX),
     )
 

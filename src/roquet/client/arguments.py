@@ -1,6 +1,6 @@
-"""What programs hand in, looked at before anything is done with it.
+"""Checks of arguments, before anything is done with them.
 
-Each check raises BadArgument with the name of the argument, what it may be, and what it was.
+Each raises BadArgument with the name of the argument, what it may be, and what it was.
 """
 
 import inspect
@@ -43,7 +43,7 @@ def check_count(name: str, value: Any, low: int = 1) -> None:
 
 
 def check_timeout(name: str, value: Any) -> None:
-    """A time that one can wait; the name says the unit."""
+    """A time to wait; the name has the unit."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         unit = "milliseconds" if name.endswith("_ms") else "seconds"
         raise bad(name, f"a number of {unit}, more than 0", value)
@@ -62,7 +62,7 @@ def check_queue(name: str, value: Any) -> None:
 
 
 def checked_queues(name: str, value: Any) -> tuple[QueueRef, ...]:
-    """Many of them; a single one is a tuple, too, and meant to be one of many."""
+    """Several of them. A single one is a tuple, too, and refused."""
     if isinstance(value, QueueRef) or not isinstance(value, Iterable):
         raise bad(name, "a list of QueueRefs", value)
     queues = tuple(value)
@@ -85,11 +85,11 @@ def check_function(name: str, value: Any) -> None:
 
 
 def check_listener(name: str, value: Any) -> None:
-    """Or else it would fail again and again, long after this call."""
+    """Otherwise it would fail with each message, long after this call."""
     check_function(name, value)
     try:
         inspect.signature(value).bind(object())
     except TypeError:
         raise bad(name, "a function of one message, or of one list of them", value) from None
     except ValueError:
-        pass  # Some that are written in C do not say what they take.
+        pass  # Some functions written in C have no signature.

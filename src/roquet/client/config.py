@@ -1,4 +1,4 @@
-"""How clients are set up: checked when they are made, and never changed."""
+"""Configuration of clients: checked when it is made, and never changed."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ TIMEOUT_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Signs every request; the brokers' access control knows the same two.
+    """Signs every request; access control of the brokers has the same account.
 
     For example:
 
@@ -31,7 +31,7 @@ class Credentials:
 
 
 class ProducerOptions(TypedDict, total=False):
-    """What a producer takes besides its name server and group; `ProducerConfig` explains."""
+    """Options of a producer besides its name server and group; see `ProducerConfig`."""
 
     namespace: str | None
     credentials: Credentials | None
@@ -60,7 +60,7 @@ class ProducerOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """How a producer is set up; its members are options of `Producer` and `AsyncProducer`.
+    """Configuration of a producer; its members are options of `Producer` and `AsyncProducer`.
 
     Defaults are those of the Java client where it has the setting. Raises BadArgument, and
     BadAddress for the name server.
@@ -71,49 +71,49 @@ class ProducerConfig:
     """
 
     # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
-    # names them; None takes what the environment has in NAMESRV_ADDR.
+    # names them; None is the value of the environment variable NAMESRV_ADDR.
     name_server: str | None
     group: str
     namespace: str | None = None
     credentials: Credentials | None = None
-    # True is encrypted as `TlsConfig()` says.
+    # True is `TlsConfig()`.
     tls: TlsConfig | bool = False
-    # How often a message is sent again, within the time its caller gives it.
+    # How often a message is retried, within its timeout.
     retry_count: int = 2
-    # A broker that refuses with one of these may be followed by another attempt.
+    # Response codes that are worth another attempt.
     retry_codes: Collection[int] = RETRY_CODES
-    # Also when a message is stored, but not as safely as the broker promises: another one is to
-    # have it, too. It may be delivered twice then.
+    # Also retry when a message is stored, but disk or replica did not confirm it in time. It may be
+    # delivered twice then.
     retry_not_safe: bool = False
-    # The most that one broker may take of that time; None is all of it.
+    # The most that one attempt may take of the timeout; None is all of it.
     attempt_timeout_s: float | None = None
-    # Keep away from brokers that were slow or failed, for as long as the table says.
+    # Avoid brokers that were slow or failed, for the times of the table in `queue_choice.py`.
     avoid_slow_brokers: bool = False
-    # Send to the port that brokers keep for sends: two below the one that everybody knows.
+    # Send to the port that brokers reserve for sends: two below the registered one.
     fast_port: bool = False
     # Bodies of this size and more are compressed; None compresses nothing.
     compress_over: int | None = 4096
     compression: Compression = Compression.ZLIB
     message_size_max: int = 4 * 1024 * 1024
-    # Messages on their way; one more waits until there is room, or its time is up.
+    # Messages in flight; one more waits until there is room, or its timeout is over.
     in_flight_max: int = 10_000
     in_flight_size_max: int = 64 * 1024 * 1024
-    # How long a message may wait for others to share a request with; None is: never.
+    # How long a message waits for others to share a request with; None sends it at once.
     linger_ms: float | None = None
-    # How many queues a topic gets that our first message makes.
+    # How many queues a topic gets that is created by its first message.
     new_topic_queue_count: int = 4
-    # The topic whose brokers and settings such a new topic takes after.
+    # The topic whose brokers and settings such a new topic inherits.
     template_topic: str = TEMPLATE_TOPIC
     route_interval_s: float = 30.0
     heartbeat_interval_s: float = 30.0
-    # Part of the client id; None is made up. Clients that are given the same one share their
+    # Part of the client id; None makes a unique one. Clients with the same name share their
     # connections, heartbeats and routes.
     instance_name: str | None = None
-    # The unit of a company that the client belongs to: behind the name in the id.
+    # The unit of the client, as in Apache's unitName: follows the name in the id.
     unit: str | None = None
-    # Who watches what is sent.
+    # Called around each send.
     hooks: Sequence[SendHook] = ()
-    # Write down what became of messages: in the usual topic, or in the one that is named.
+    # Send trace records of all messages: to the default trace topic, or to the one that is named.
     trace: bool | str = False
 
     def __post_init__(self) -> None:

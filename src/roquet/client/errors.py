@@ -1,31 +1,31 @@
-"""What can go wrong for a client.
+"""Errors of clients.
 
 RoquetError
 └── ClientError
-    ├── BadArgument          the caller asked for what cannot be; nothing was sent
-    ├── NotOpen              not opened yet, or closed already
+    ├── BadArgument          an argument is invalid; nothing was sent
+    ├── NotOpen              the client is not open yet, or closed
     ├── UsedAfterFork        a forked process needs a client of its own
     ├── WrongLoop            so does another event loop
-    ├── NothingToRead        a consumer was not told what to read, or cannot get it
+    ├── NothingToRead        a consumer has no topic or queue, or cannot read it
     ├── NoNameServer         none of the name servers answered
     ├── TopicNotFound        no broker takes messages of this topic
-    ├── GroupNotFound        no broker has heard of this group
-    ├── RequestRefused       a broker or name server said no, and why
-    ├── Unreachable          a broker could not be asked, or did not answer
-    ├── OffsetsGone          a queue does not have what was to be read of it
-    ├── NotConnected         no broker knows the client that was asked for
-    ├── MembersConnected     a group cannot be moved while its members are at work
+    ├── GroupNotFound        no broker knows this group
+    ├── RequestRefused       a broker or name server refused the request, and why
+    ├── Unreachable          a broker could not be reached, or did not respond
+    ├── OffsetsGone          a queue does not have the requested offsets
+    ├── NotConnected         no broker knows the requested client
+    ├── MembersConnected     a group cannot be reset while its members are connected
     ├── MessageNotFound      no broker has a message with this id
-    ├── NoTimers             a broker would deliver at once what has to wait
-    ├── NoReply              a request was sent, but nobody replied in time
+    ├── NoTimers             a broker would deliver a delayed message at once
+    ├── NoReply              a request was sent, but no reply came in time
     └── SendError            a message was not acknowledged
         ├── SendFailed       it is not stored: sending it again is safe
-        │   ├── SendRefused  because the broker said so, with a code
-        │   ├── SendImpossible  because nobody takes it until something is changed
-        │   └── SendForbidden  because a hook of the program said so
-        ├── SendUnknown      it may be stored: sending it again may make a second one
+        │   ├── SendRefused  a broker refused it, with a code
+        │   ├── SendImpossible  no broker accepts it until something is changed
+        │   └── SendForbidden  a hook of the program forbade it
+        ├── SendUnknown      it may be stored: sending it again may store it twice
         │   └── NotYetSafe   it is stored, but disk or replica did not confirm it in time
-        └── SomeFailed       of many messages; says what became of each
+        └── SomeFailed       of many messages; has the outcome of each
 
 The errors of a send keep their facts in `args`, so that they can be copied and cross processes.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from roquet.client.queue_ref import QueueRef
 
 
-# What a broker says that may say something else a moment later.
+# Codes of conditions that may pass.
 _PASSING: Final = frozenset(
     {
         ResponseCode.SYSTEM_ERROR,
@@ -50,16 +50,16 @@ _PASSING: Final = frozenset(
         ResponseCode.FLOW_CONTROL,
     }
 )
-# The same without what brokers of Apache also say to those who may not ask.
+# The same without the code that brokers of Apache also send to clients without permission.
 _BUSY: Final = _PASSING - {ResponseCode.SYSTEM_ERROR}
 
 
 class ClientError(RoquetError):
-    """A client could not do what it was asked to."""
+    """A client could not do what its caller asked for."""
 
 
 class BadArgument(ClientError):
-    """The caller asked for what cannot be. The text says which argument, and what it may be."""
+    """An argument is invalid. The text names the argument and what it may be."""
 
 
 class NotOpen(ClientError):
@@ -95,11 +95,11 @@ class WrongLoop(ClientError):
 
 
 class NothingToRead(ClientError):
-    """A consumer was not told what to read, or cannot get it. The text says what to do."""
+    """A consumer has no topic or queue to read, or cannot read it. The text says what to do."""
 
 
 class NoNameServer(ClientError):
-    """None of the name servers answered; `reasons` has what became of each."""
+    """None of the name servers answered; `reasons` has the error of each."""
 
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__(
@@ -111,7 +111,7 @@ class NoNameServer(ClientError):
 class TopicNotFound(ClientError):
     """No broker takes messages of the topic.
 
-    Unless it `is_missing`, the topic is there, but nobody can be asked for it now.
+    Unless it `is_missing`, the topic exists, but no name server or broker can be reached now.
     """
 
     def __init__(self, topic: str, reason: str, *, is_missing: bool = True) -> None:
@@ -122,7 +122,7 @@ class TopicNotFound(ClientError):
 
 
 class GroupNotFound(ClientError):
-    """No broker has heard of the group."""
+    """No broker knows the group."""
 
     def __init__(self, group: str) -> None:
         super().__init__(
@@ -133,7 +133,7 @@ class GroupNotFound(ClientError):
 
 
 class RequestRefused(ClientError):
-    """A broker or name server said no.
+    """A broker or name server refused the request.
 
     `code` is a `ResponseCode`, or a number that only the peer knows.
     """
@@ -146,12 +146,12 @@ class RequestRefused(ClientError):
 
     @property
     def is_busy(self) -> bool:
-        """Whether the same server may well answer a little later."""
+        """Whether the same server may accept it a little later."""
         return self.code in _BUSY
 
 
 class Unreachable(ClientError):
-    """A broker could not be asked, or did not answer."""
+    """A broker could not be reached, or did not respond."""
 
     def __init__(self, broker: str, reason: str) -> None:
         super().__init__(f"broker {broker} cannot be asked: {reason}")
@@ -160,9 +160,9 @@ class Unreachable(ClientError):
 
 
 class OffsetsGone(ClientError):
-    """A queue does not have what was to be read of it.
+    """A queue does not have the offsets that were to be read.
 
-    Both ranges are of offsets: from the first on, but before the second.
+    Both ranges include the first offset and exclude the second.
     """
 
     def __init__(
@@ -178,12 +178,12 @@ class OffsetsGone(ClientError):
         return (
             f"queue {queue.queue_id} of {queue.topic!r} at {queue.broker_name} does not have "
             f"offsets {self.wanted[0]} to {self.wanted[1]}, but {self.available[0]} to "
-            f"{self.available[1]}: they expired, or the topic was made anew; read what is there"
+            f"{self.available[1]}: they expired, or the topic was created again"
         )
 
 
 class NotConnected(ClientError):
-    """No broker knows the client that was asked for."""
+    """No broker knows the client."""
 
     def __init__(self, group: str, client_id: str) -> None:
         super().__init__(f"client {client_id!r} of group {group!r} is not connected to any broker")
@@ -192,12 +192,12 @@ class NotConnected(ClientError):
 
 
 class MembersConnected(ClientError):
-    """The group of a 4.9 broker cannot be moved to an offset while it is connected."""
+    """The group of a 4.9 broker cannot be reset to an offset while members are connected."""
 
     def __init__(self, group: str) -> None:
         super().__init__(
-            f"group {group!r} is connected to a broker of 4.9, which can move it to a time but not "
-            "to an offset: stop its members first, or plan the reset with a time"
+            f"group {group!r} is connected to a broker of 4.9, which can reset it to a time, "
+            "not to an offset: stop its members first, or plan the reset with a time"
         )
         self.group = group
 
@@ -211,7 +211,7 @@ class MessageNotFound(ClientError):
 
 
 class NoTimers(ClientError):
-    """The broker cannot keep a message for an arbitrary time: use `delay_level`."""
+    """The broker cannot delay a message by an arbitrary time: use `delay_level`."""
 
     def __init__(self, address: str) -> None:
         super().__init__(f"{address} has no timers and would deliver it at once; use `delay_level`")
@@ -221,13 +221,13 @@ class NoTimers(ClientError):
 class NoReply(ClientError):
     """No reply came in time.
 
-    Somebody may have got the request, or may get it later. `receipt` says where it is.
+    A consumer may have received the request, or may receive it later. `receipt` says where it is.
     """
 
     def __init__(self, topic: str, timeout_s: float, receipt: "SendReceipt") -> None:
         super().__init__(
-            f"nobody replied to the request to {topic!r} within {timeout_s:g} s: "
-            "see whether somebody consumes this topic"
+            f"no reply to the request to {topic!r} within {timeout_s:g} s: "
+            "check that a consumer of this topic is running"
         )
         self.topic = topic
         self.timeout_s = timeout_s
@@ -248,7 +248,7 @@ class SendFailed(SendError):
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same message may be taken if it is sent again."""
+        """Whether the same message may be accepted if it is sent again."""
         return True
 
     def __str__(self) -> str:
@@ -258,7 +258,7 @@ class SendFailed(SendError):
 
 
 class SendRefused(SendFailed):
-    """A broker said no, and the message is not stored.
+    """A broker refused the message, and it is not stored.
 
     `code` is a `ResponseCode`, or a number that only the broker knows.
     """
@@ -274,7 +274,7 @@ class SendRefused(SendFailed):
 
 
 class SendImpossible(SendFailed):
-    """There is no such topic or queue, or no broker that can keep the message back for its time."""
+    """There is no such topic or queue, or no broker that can delay the message by its time."""
 
     @property
     def may_pass(self) -> bool:
@@ -282,7 +282,7 @@ class SendImpossible(SendFailed):
 
 
 class SendForbidden(SendFailed):
-    """For hooks to raise: this message must not be sent."""
+    """Raised by hooks: this message must not be sent."""
 
     @property
     def may_pass(self) -> bool:
@@ -290,7 +290,7 @@ class SendForbidden(SendFailed):
 
 
 class SendUnknown(SendError):
-    """The message may or may not be stored; sending it again may make a second one."""
+    """The message may or may not be stored; sending it again may store it twice."""
 
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(topic, reason)
@@ -299,8 +299,8 @@ class SendUnknown(SendError):
 
     def __str__(self) -> str:
         return (
-            f"message to {self.topic!r} may or may not be stored, and sending it again may make "
-            f"a second one: {self.reason}"
+            f"message to {self.topic!r} may or may not be stored, and sending it again may store "
+            f"it twice: {self.reason}"
         )
 
 
@@ -324,7 +324,7 @@ class NotYetSafe(SendUnknown):
 class SomeFailed(SendError):
     """Of several messages, some were not sent.
 
-    `outcomes` has the receipt or the error of each message, in the order they were given.
+    `outcomes` has the receipt or the error of each message, in the order of the messages.
     """
 
     def __init__(self, outcomes: "Sequence[SendReceipt | ClientError]") -> None:

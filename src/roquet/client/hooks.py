@@ -1,4 +1,4 @@
-"""What programs can watch: each send and its attempts, each end of a transaction, each consumption.
+"""Hooks: called around each send and its attempts, each end of a transaction, each consumption.
 
 A hook is an object with the methods it needs; the others do nothing. Hooks run in the event loop,
 so they must not block; only `around_listener` runs where the listener does. Their errors are logged
@@ -21,7 +21,7 @@ from roquet.protocol.messages.message import Message
 
 
 class MessageKind(IntEnum):
-    """Numbers as trace records have them."""
+    """Numbers as in trace records."""
 
     NORMAL = 0
     HALF = 1  # of a transaction that is not over
@@ -30,7 +30,7 @@ class MessageKind(IntEnum):
 
 
 class TransactionState(Enum):
-    """How a transaction ended, as far as its producer knows; values are the wire's."""
+    """How a transaction ended, as far as its producer knows; values as on the wire."""
 
     COMMIT = 8
     ROLLBACK = 12
@@ -38,7 +38,7 @@ class TransactionState(Enum):
 
 
 class ConsumeOutcome(IntEnum):
-    """What came of calling a listener; numbers as trace records have them."""
+    """The outcome of calling a listener; numbers as in trace records."""
 
     SUCCESS = 0
     TIMED_OUT = 1
@@ -57,7 +57,7 @@ class Sending:
     message_ids: Sequence[str]
     kind: MessageKind
     begin: datetime
-    body_size: int  # as it travels, maybe compressed
+    body_size: int  # as it is sent, maybe compressed
     # Known when it is over: receipts or an error.
     duration_s: float = 0.0
     receipts: Sequence[SendReceipt] = ()
@@ -82,7 +82,7 @@ class Attempt:
     broker_address: str
     mode: SendMode
     namespace: str | None
-    # Known when it is over: receipts, or what became of it. One-way it has neither.
+    # Known when it is over: receipts or an error. A one-way send has neither.
     duration_s: float = 0.0
     receipts: Sequence[SendReceipt] = ()
     error: RoquetError | None = None
@@ -90,7 +90,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
-    """What a broker was told of a transaction."""
+    """How a transaction ended, as reported to its broker."""
 
     group: str
     topic: str
@@ -100,7 +100,7 @@ class TransactionEnd:
     state: TransactionState
     broker_address: str
     end: datetime
-    # The broker had asked.
+    # The broker had checked.
     is_answer: bool
 
 
@@ -121,7 +121,7 @@ class Consuming:
 
 
 class SendHook:
-    """Watches a producer.
+    """Called by a producer.
 
     For example:
 
@@ -134,8 +134,8 @@ class SendHook:
     """
 
     def added_properties(self, message: Message) -> Mapping[str, str]:  # noqa: ARG002
-        """What a message carries besides its own properties. Asked once for each message, by
-        whoever sends it, and before everything else; it is sent with them.
+        """Properties to add to a message. Called once for each message, in the task that sends it,
+        before everything else.
         """
         return {}
 
@@ -149,14 +149,14 @@ class SendHook:
         """Called before each request of a send. Raises SendForbidden to end the send here."""
 
     def after_attempt(self, attempt: Attempt) -> None:
-        """Called when the request is answered, has failed or was given up."""
+        """Called when the request is answered, failed or cancelled."""
 
     def after_transaction(self, end: TransactionEnd) -> None:
-        """Called when a broker was told how a transaction ended."""
+        """Called when the end of a transaction was reported to its broker."""
 
 
 class ConsumeHook:
-    """Watches a push consumer.
+    """Called by a push consumer.
 
     For example:
 
@@ -179,4 +179,4 @@ class ConsumeHook:
         return nullcontext()
 
     def after_consume(self, consuming: Consuming) -> None:
-        """Called with what came of it."""
+        """Called with the outcome."""

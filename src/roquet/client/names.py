@@ -21,7 +21,7 @@ from roquet.protocol.names import (
 
 GROUP_SIZE_MAX: Final = 255
 _NOT_IN_IDS: Final = frozenset("@/ ")
-# Every producer that does not care calls itself that, so nobody may.
+# The default of Java's producers, which no program may use there either.
 _DEFAULT_GROUP: Final = "DEFAULT_PRODUCER"
 
 
@@ -37,7 +37,7 @@ def check_topic(topic: str) -> None:
 def _check_topic(topic: str) -> None:
     _check("topic", topic, NAME_SIZE_MAX)
     if topic in CLOSED_TOPICS:
-        raise BadArgument(f"topic {topic!r} belongs to the brokers; send to another one")
+        raise BadArgument(f"topic {topic!r} is reserved for brokers; send to another one")
 
 
 def check_group(group: str) -> None:
@@ -45,7 +45,7 @@ def check_group(group: str) -> None:
     check_text("group", group)
     _check("group", group, GROUP_SIZE_MAX)
     if group == _DEFAULT_GROUP:
-        raise BadArgument(f"group {group!r} is taken by everybody; choose a name of your own")
+        raise BadArgument(f"group {group!r} is the default of Java's clients; choose another name")
 
 
 def check_instance(name: str | None, unit: str | None) -> None:

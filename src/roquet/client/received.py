@@ -1,15 +1,15 @@
-"""A message as a consumer hands it to a program.
+"""A message as a consumer receives it.
 
-Most programs look at a few members only, so a record is read when the first of them is asked for.
+Most programs use a few members only, so a record is parsed when the first of them is read.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple, final
 
-from roquet.client.moments import utc
 from roquet.client.names import unwrapped
 from roquet.client.queue_ref import QueueRef
+from roquet.client.timestamps import utc
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.record import read_record
@@ -17,20 +17,24 @@ from roquet.protocol.messages.record_reading import LazyRecord, split_lazily
 from roquet.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 
 
-class Death(NamedTuple):
-    """Why a message became a dead letter. Only our consumers say what they failed with."""
+class DlqReason(NamedTuple):
+    """Why a message became a dead letter. Only consumers of Roquet record the error."""
 
     reason: str | None
     error_type: str | None
     try_count: int
 
 
+# The older name.
+Death = DlqReason
+
+
 @final
 class ReceivedMessage(LazyRecord):
-    """One delivery of a message. Members raise BadMessage when the broker sent nonsense.
+    """One delivery of a message. Members raise BadMessage if its record is invalid.
 
-    `size` is that of its record: what it costs to keep. `queue` is where it was delivered from; for
-    a repeated delivery that is a queue of a retry topic.
+    `size` is that of its record: the memory it takes. `queue` is the one it was delivered from; of
+    a redelivery that is a queue of a retry topic.
 
     For example:
 
@@ -44,30 +48,35 @@ class ReceivedMessage(LazyRecord):
 
     queue: QueueRef
 
-    # How often this consumer delivered it again by itself; few messages have one of their own.
+    # How often this consumer redelivered it by itself; few messages have one of their own.
     local_retry_count = 0
 
     @property
     def topic(self) -> str:
-        """The topic it was sent to, whatever way it came since."""
+        """The topic it was sent to, also of a redelivery."""
         topic = self.record.topic
         if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             topic = origin_topic(self.properties) or topic
         return unwrapped(self._namespace, topic)
 
     @property
-    def death(self) -> Death | None:
+    def dlq_reason(self) -> DlqReason | None:
         """Of a dead letter; None for any other message."""
         if not self.record.topic.startswith(DLQ_PREFIX):
             return None
-        marks = self.properties
-        tries = marks.get(Property.DEAD_TRIES, "")
+        properties = self.properties
+        tries = properties.get(Property.DEAD_TRIES, "")
         is_count = tries.isascii() and tries.isdigit()
-        return Death(
-            marks.get(Property.DEAD_REASON),
-            marks.get(Property.DEAD_ERROR),
+        return DlqReason(
+            properties.get(Property.DEAD_REASON),
+            properties.get(Property.DEAD_ERROR),
             int(tries) if is_count else self.record.reconsume_times,
         )
+
+    @property
+    def death(self) -> DlqReason | None:
+        """The older name of `dlq_reason`."""
+        return self.dlq_reason
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -83,7 +92,7 @@ class ReceivedMessage(LazyRecord):
 
     @property
     def message_id(self) -> str:
-        """As its producer got it; the same in every delivery."""
+        """The id in the receipt of its producer; the same in every delivery."""
         return self.record.message_id
 
     @property
@@ -102,7 +111,7 @@ class ReceivedMessage(LazyRecord):
 
     @property
     def stored(self) -> datetime:
-        """When its broker stored it, by the clock of that; of what was delayed, when it was due."""
+        """When its broker stored it, by the broker's clock; if delayed, when it was due."""
         return _moment(self.record.store_timestamp)
 
     @property
@@ -123,11 +132,11 @@ def _moment(timestamp_ms: int) -> datetime:
     try:
         return utc(timestamp_ms)
     except (OverflowError, ValueError, OSError):
-        raise BadMessage(f"{timestamp_ms} is no time in milliseconds") from None
+        raise BadMessage(f"{timestamp_ms} is not a time in milliseconds") from None
 
 
 def origin_topic(properties: Mapping[str, str]) -> str | None:
-    """Where a message was sent to that is tried again or dead, as brokers know the topic."""
+    """The topic that a retried or dead message was sent to, with its namespace."""
     return properties.get(Property.RETRY_TOPIC) or properties.get(Property.DLQ_ORIGIN_TOPIC)
 
 
@@ -139,7 +148,7 @@ def received_messages(
 
 
 def received_of(record: bytes, broker_name: str, namespace: str | None = None) -> ReceivedMessage:
-    """A single message that a broker sent along with something else. Raises BadMessage."""
+    """A single message that a broker sent in the body of a request. Raises BadMessage."""
     stored = read_record(record)
     queue = QueueRef(stored.topic, broker_name, stored.queue_id)
     return ReceivedMessage(record, 0, stored.size, queue, stored.queue_offset, namespace)

@@ -68,5 +68,5 @@ def test_nobody_is_told_to_send_again_what_would_be_refused_again(error: SendFai
 
 def test_texts_say_what_may_be_done() -> None:
     assert "may be sent again" in str(SendRefused("t", "busy", 2))
-    assert "may make a second one" in str(SendUnknown("t", "silence"))
+    assert "may store it twice" in str(SendUnknown("t", "silence"))
     assert "offset 17 of queue 3" in str(NotYetSafe("t", "slow disk", (RECEIPT,)))

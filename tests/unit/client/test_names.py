@@ -48,5 +48,5 @@ def test_other_characters_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("topic", sorted(CLOSED_TOPICS))
 def test_a_topic_that_only_brokers_write_to_is_refused(topic: str) -> None:
-    with pytest.raises(BadArgument, match="belongs to the brokers"):
+    with pytest.raises(BadArgument, match="reserved for brokers"):
         check_topic(topic)

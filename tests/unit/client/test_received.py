@@ -24,7 +24,7 @@ def test_times_are_moments() -> None:
 
 
 def test_a_time_that_is_none_is_nonsense() -> None:
-    with pytest.raises(BadMessage, match="no time in milliseconds"):
+    with pytest.raises(BadMessage, match="milliseconds"):
         _ = received(born_ms=2**62).born
 
 

@@ -19,7 +19,7 @@ from roquet.cli.bench.sparkline import sparkline
 from roquet.cli.operating.commands import Session
 from roquet.cli.operating.stopping import until_stopped
 from roquet.cli.operating.times import time_span
-from roquet.client.moments import utc
+from roquet.client.timestamps import utc
 from roquet.clock import SystemClock
 
 _LOOK_EVERY_S: Final = 1.0

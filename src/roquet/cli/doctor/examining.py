@@ -9,7 +9,7 @@ from roquet.cli.operating.commands import Session
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.admin.groups import MemberInfo
 from roquet.client.errors import ClientError, GroupNotFound, TopicNotFound
-from roquet.client.moments import utc
+from roquet.client.timestamps import utc
 from roquet.clock import SystemClock
 
 # More members need not be asked to see whether they agree.

@@ -5,7 +5,7 @@ from argparse import ArgumentTypeError
 from datetime import datetime, timedelta
 from typing import Final
 
-from roquet.client.moments import utc
+from roquet.client.timestamps import utc
 from roquet.clock import SystemClock
 
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}

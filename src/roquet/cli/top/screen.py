@@ -20,7 +20,7 @@ from roquet.cli.operating.stopping import until_stopped
 from roquet.cli.top.board import Board, TopKey, TopView
 from roquet.cli.top.sampling import Sample, take_sample
 from roquet.client.errors import ClientError
-from roquet.client.moments import utc
+from roquet.client.timestamps import utc
 from roquet.clock import SystemClock
 from roquet.reporting import Report, ReportTable, cell, heading
 

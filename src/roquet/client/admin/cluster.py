@@ -15,7 +15,7 @@ from roquet.client.admin.servers import AdminServers
 from roquet.client.cluster.brokers import reply_body, reply_header
 from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.errors import ClientError, RequestRefused, Unreachable
-from roquet.client.moments import moment_of
+from roquet.client.timestamps import moment_of
 from roquet.protocol.bodies.accounts import AccountConfig, AccountConfigs
 from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode, ResponseCode

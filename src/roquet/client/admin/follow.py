@@ -12,9 +12,9 @@ from roquet.client.admin.servers import AdminServers
 from roquet.client.cluster.pulling import SUSPEND_S, PullOrder, PullStatus, PullTerms
 from roquet.client.errors import BadArgument, ClientError, Unreachable
 from roquet.client.group.start_offset import StartFrom
-from roquet.client.moments import timestamp_ms
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
+from roquet.client.timestamps import timestamp_ms
 from roquet.protocol.subscription import Subscription
 
 log = logging.getLogger(__name__)

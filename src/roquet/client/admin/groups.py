@@ -11,9 +11,9 @@ from roquet.client.admin.servers import AdminServers, Master, ask_each, change_e
 from roquet.client.admin.topics import delete_topic
 from roquet.client.cluster.brokers import reply_body
 from roquet.client.errors import BadArgument, NotConnected, RequestRefused
-from roquet.client.moments import moment_of
 from roquet.client.names import check_group
 from roquet.client.queue_ref import QueueRef
+from roquet.client.timestamps import moment_of
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.clients import (
     ConnectionInfo,

@@ -18,7 +18,6 @@ from roquet.client.errors import (
     Unreachable,
 )
 from roquet.client.group.subscriptions import subscription_of
-from roquet.client.moments import moment_of, timestamp_ms
 from roquet.client.producer.outgoing import RESERVED_NAMES
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import (
@@ -27,6 +26,7 @@ from roquet.client.received import (
     received_messages,
     received_of,
 )
+from roquet.client.timestamps import moment_of, timestamp_ms
 from roquet.client.trace.tracing import (
     EndTransactionRecord,
     PubRecord,

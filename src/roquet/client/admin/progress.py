@@ -19,8 +19,8 @@ from roquet.client.admin.groups import group_settings, members_at
 from roquet.client.admin.servers import AdminServers, Master, ask_each
 from roquet.client.cluster.brokers import reply_body
 from roquet.client.errors import GroupNotFound
-from roquet.client.moments import moment_of
 from roquet.client.queue_ref import QueueRef, queue_ref
+from roquet.client.timestamps import moment_of
 from roquet.clock import Clock
 from roquet.protocol.bodies.body import MessageQueue
 from roquet.protocol.bodies.clients import ConsumeFromWhere, ConsumerConnections

@@ -9,12 +9,12 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final, NamedTuple, final
 
+from roquet.client.callbacks import selected
 from roquet.client.cluster.requests import Requests
 from roquet.client.cluster.routes import MASTER_ID, RouteBook
 from roquet.client.errors import RequestRefused, Unreachable
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage, received_messages
-from roquet.client.user_code import chosen
 from roquet.net.errors import NetError
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
@@ -222,7 +222,7 @@ class Puller:
         except ProtocolError as error:
             raise _invalid(order.queue, error) from None
         if self._message_filter is not None:
-            messages = chosen(self._message_filter, messages)
+            messages = selected(self._message_filter, messages)
         return Pulled(found.status, messages, found.next_offset, found.min_offset, found.max_offset)
 
 

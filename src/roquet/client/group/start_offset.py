@@ -18,8 +18,8 @@ from enum import Enum, auto
 
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.group.offsets import OffsetKeeper
-from roquet.client.moments import timestamp_ms
 from roquet.client.queue_ref import QueueRef
+from roquet.client.timestamps import timestamp_ms
 from roquet.protocol.names import RETRY_PREFIX
 
 

@@ -22,6 +22,7 @@ from typing import Any, Final, final
 
 from msgspec.structs import replace as replaced
 
+from roquet.client.callbacks import merged_results
 from roquet.client.cluster.instance import ClientInstance, InstanceName
 from roquet.client.cluster.links import LinkSettings, Participant
 from roquet.client.cluster.name_servers import name_server_source
@@ -56,7 +57,6 @@ from roquet.client.producer.receipt import ProducerStatistics, SendReceipt
 from roquet.client.producer.sender import Sender
 from roquet.client.producer.window import Window
 from roquet.client.trace.tracing import MESSAGE_SIZE_MAX, Tracer
-from roquet.client.user_code import gathered
 from roquet.clock import SystemClock
 from roquet.net.errors import NetError
 from roquet.net.router import Router
@@ -253,7 +253,7 @@ class Accumulator:
     def _with_added(self, message: Message) -> Message:
         """Raises BadArgument."""
         check_message(message, self.config)
-        added = gathered(self.property_sources, message)
+        added = merged_results(self.property_sources, message)
         return replaced(message, properties={**message.properties, **added})
 
     def parts(

@@ -36,7 +36,7 @@ RESERVED_NAMES: Final = (
 )
 # A character takes four bytes at most, so shorter texts need not be encoded to be measured.
 _SURELY_FITS: Final = PROPERTIES_SIZE_MAX // 4
-# The properties of a message that was given none.
+# The properties of a message without any of its own.
 _UNIQUE_KEY_MARK: Final = properties_text({Property.UNIQUE_KEY: "?"}).removesuffix("?")
 _WAIT_END: Final = properties_text({"?": "?", Property.WAIT: "true"}).partition("?\x01?")[2]
 # Sizes of a message in a batch, besides its body and its properties.
@@ -51,7 +51,7 @@ _REPLY: Final = RequestCode.SEND_REPLY_MESSAGE_V2
 
 @final
 class Ready(msgspec.Struct, gc=False):
-    """A message that is checked and has its id and its properties as they travel."""
+    """A message that is checked and has its id, and its properties as they are sent."""
 
     message: Message
     message_id: str
@@ -59,7 +59,7 @@ class Ready(msgspec.Struct, gc=False):
     kind: MessageKind = MessageKind.NORMAL
     # A broker without timers would deliver it at once.
     needs_timers: bool = False
-    # The reply comes through the broker, which has to know whom to give it to.
+    # The reply is pushed by the broker, so the producer has to be registered there.
     is_request: bool = False
 
 
@@ -84,7 +84,7 @@ class Outgoing(msgspec.Struct, gc=False):
 
 
 def check_message(message: Message, config: ProducerConfig) -> None:
-    """Raises BadArgument for a message that no broker would take."""
+    """Raises BadArgument for a message that no broker would accept."""
     if not isinstance(message, Message):
         raise bad("message", "a Message", message)
     check_topic(message.topic)
@@ -93,7 +93,7 @@ def check_message(message: Message, config: ProducerConfig) -> None:
         _check_body(body)
     size = len(body)
     if not size:
-        raise BadArgument("a message without a body cannot be sent; put something into it")
+        raise BadArgument("a message with an empty body cannot be sent")
     if size > config.message_size_max:
         raise BadArgument(
             f"a body of {size} bytes is over `message_size_max` of {config.message_size_max}; "
@@ -128,9 +128,7 @@ def _check_keys(keys: object) -> None:
         if not isinstance(key, str) or not key:
             raise bad("each of keys", "a text that is not empty", key)
         if KEY_SEPARATOR in key:
-            raise BadArgument(
-                f"`keys` {shown(keys)} must not have spaces, which stand between keys"
-            )
+            raise BadArgument(f"`keys` {shown(keys)} must not have spaces, which separate keys")
 
 
 def _check_properties(message: Message) -> None:
@@ -146,9 +144,7 @@ def _check_properties(message: Message) -> None:
             )
     if not (RESERVED_NAMES.isdisjoint(properties) or isinstance(message, ReplyMessage)):
         names = sorted(RESERVED_NAMES.intersection(properties))
-        raise BadArgument(
-            f"properties {names} are not for users; there are `tags`, `keys` and `delay`"
-        )
+        raise BadArgument(f"properties {names} are reserved; use `tags`, `keys` and `delay`")
 
 
 def bare_ready(message: Message, message_id: str, config: ProducerConfig) -> Ready:
@@ -185,7 +181,7 @@ def outgoing_of(ready: Ready, config: ProducerConfig) -> Outgoing:
     sys_flag = _PREPARED if ready.kind is MessageKind.HALF else 0
     if is_compressed(message, config):
         packed = compress(body, config.compression)
-        # What is random grows, and might not fit any more.
+        # Random bytes grow, and might not fit any more.
         if len(packed) < len(body):
             body = packed
             sys_flag |= config.compression.sys_flag
@@ -227,7 +223,7 @@ def header_of(
 def delay_properties(
     delay: Delay | None, delay_level: int | None, now_ms: int
 ) -> Mapping[str, str]:
-    """What makes a broker wait. Raises BadArgument.
+    """Properties that delay a message. Raises BadArgument.
 
     A level works with every broker: 1 is a second, 18 two hours, unless it is set up otherwise.
     """
@@ -246,7 +242,7 @@ def delay_properties(
         raise _no_delay(delay)
     check_moment("delay", delay)
     due_ms = round(delay.timestamp() * 1000)
-    # What is due already needs nobody to wait.
+    # A time in the past is no delay.
     return {Property.TIMER_DELIVER_MS: str(due_ms)} if due_ms > now_ms else {}
 
 

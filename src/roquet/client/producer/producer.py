@@ -1,4 +1,4 @@
-"""The producer: everything a program does to send messages, for the event loop.
+"""The producer, for asyncio.
 
     async with AsyncProducer(name_server="127.0.0.1:9876", group="shop") as producer:
         receipt = await producer.send(Message("orders", b"one coffee", tags="new"))
@@ -58,7 +58,7 @@ REQUEST_TIMEOUT_S: Final = 10.0
 # Of a query by id.
 _FIRST_MS: Final = 0
 _LAST_MS: Final = 2**63 - 1
-# Of one id there may be copies: retries keep it.
+# Of one id there may be several messages: retries keep it.
 _COUNT_MAX: Final = 32
 _NOT_FOUND: Final = (ResponseCode.QUERY_NOT_FOUND, ResponseCode.NO_MESSAGE)
 
@@ -89,11 +89,11 @@ class AsyncProducer(AsyncResource):
         )
 
     async def open(self) -> None:
-        """Begins to live; the cluster is asked by the first send. Raises NotOpen after `close`."""
+        """Connects nowhere: the first send does. Raises NotOpen after `close`."""
         await self._accumulator.open()
 
     async def close(self) -> None:
-        """Waits a little for what is on its way, and leaves; a second time does nothing."""
+        """Waits a little for messages in flight; a second time does nothing."""
         await self._accumulator.close()
 
     async def send(
@@ -106,11 +106,11 @@ class AsyncProducer(AsyncResource):
         delay_level: int | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> SendReceipt:
-        """Returns when a broker has the message; tries others if one fails.
+        """Returns when a broker has stored the message; retries at others if one fails.
 
-        With `queue` or `order_key` it goes to one queue, and is tried once. `delay` is a time from
-        now or a moment, and needs a broker with timers, which 4.9 lacks; `delay_level` is one of
-        the broker's levels: 1 is a second, 18 two hours. Raises SendFailed, SendUnknown or
+        With `queue` or `order_key` it goes to one queue, without retries. `delay` is a timedelta or
+        a datetime, and needs a broker with timers, which 4.9 lacks; `delay_level` is one of the
+        broker's levels: 1 is a second, 18 two hours. Raises SendFailed, SendUnknown or
         BadArgument.
         """
         if timeout_s is not TIMEOUT_S:  # A call for nothing is not cheap.
@@ -144,9 +144,9 @@ class AsyncProducer(AsyncResource):
         order_key: OrderKey | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Returns when the message is on its way; nobody will know whether it arrives.
+        """Returns when the message is on its way; whether it arrives is not known.
 
-        Raises SendFailed when it could not even be sent, or BadArgument.
+        Raises SendFailed when it could not be sent, or BadArgument.
         """
         check_timeout("timeout_s", timeout_s)
         target = _target(message, queue, order_key)
@@ -163,7 +163,7 @@ class AsyncProducer(AsyncResource):
         """Sends messages of one topic in as few requests as fit, one after the other.
 
         Those of one request go to one queue, in their order. Raises as `send` does when there is
-        one request, else SomeFailed: what follows a failure is not tried.
+        one request, else SomeFailed: messages after a failure are not sent.
         """
         check_timeout("timeout_s", timeout_s)
         deadline_s = self._accumulator.usable().loop.time() + timeout_s
@@ -187,8 +187,8 @@ class AsyncProducer(AsyncResource):
     ) -> BatchReceipt:
         """Sends a body that is a batch of `count` messages already, in one request.
 
-        They are not looked at: each has to have its id, and its namespace, among its properties.
-        None may have a delay or be part of a transaction. Hooks see the body as one message.
+        They are not parsed: each needs its id, and its namespace, among its properties. None may
+        have a delay or be part of a transaction. Hooks see the body as one message.
         Raises as `send` does.
         """
         check_timeout("timeout_s", timeout_s)
@@ -211,7 +211,7 @@ class AsyncProducer(AsyncResource):
         """Sends all messages with up to `in_flight` requests at the same time, in any order.
 
         Each has a request of its own or, with `linger_ms`, shares one with its neighbours. Raises
-        SomeFailed when all have been tried, which says what became of each.
+        SomeFailed, with the outcome of each, when all have been tried.
         """
         check_count("in_flight", in_flight)
         check_timeout("timeout_s", timeout_s)
@@ -243,7 +243,7 @@ class AsyncProducer(AsyncResource):
         order_key: OrderKey | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> ReceivedMessage:
-        """Sends a message and returns the reply of whoever consumes it, made with `reply_to`.
+        """Sends a message and returns the reply of its consumer, made with `reply_to`.
 
         Raises NoReply when none comes in time, or as `send` does.
         """
@@ -256,7 +256,7 @@ class AsyncProducer(AsyncResource):
             try:
                 receipt = await self._accumulator.send(ready, target, timeout_s)
             except NotYetSafe as error:
-                receipt = error.receipts[0]  # It can be consumed, and that is what counts.
+                receipt = error.receipts[0]  # It can be consumed, which is enough here.
             try:
                 async with asyncio.timeout_at(deadline_s):
                     return await reply
@@ -264,7 +264,7 @@ class AsyncProducer(AsyncResource):
                 raise NoReply(message.topic, timeout_s, receipt) from None
 
     async def queues(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> list[QueueRef]:
-        """The queues that take messages of a topic now. Raises TopicNotFound or NoNameServer."""
+        """The queues that accept messages of a topic now. Raises TopicNotFound or NoNameServer."""
         routes = self._accumulator.usable().instance.routes
         new_topic = NewTopic(self._config.template_topic, self._config.new_topic_queue_count)
         wire_topic = wrapped(self._config.namespace, topic)
@@ -276,8 +276,8 @@ class AsyncProducer(AsyncResource):
     ) -> bool:
         """Whether the broker of a queue has a message of its topic with this id, in any queue.
 
-        Brokers of Apache find what they stored only a few milliseconds later. What waits for a time
-        or a transaction is not there yet. Raises Unreachable, RequestRefused or NoNameServer.
+        Brokers of Apache find a message only a few milliseconds after storing it. Delayed messages
+        and open transactions are not found. Raises Unreachable, RequestRefused or NoNameServer.
         """
         instance = self._accumulator.usable().instance
         return await _is_stored(instance, self._config.namespace, queue, message_id, timeout_s)
@@ -369,11 +369,11 @@ async def _is_stored(
     """Asks the master that has the queue for the whole topic. Raises ClientError."""
     wire_topic = wrapped(namespace, queue.topic)
     if MASTER_ID not in instance.routes.broker(queue.broker_name):
-        # Somebody else may have sent there.
+        # Another producer may have sent there.
         await instance.routes.newest(wire_topic, timeout_s)
     address = instance.routes.broker(queue.broker_name).get(MASTER_ID)
     if address is None:
-        raise Unreachable(queue.broker_name, "no name server knows a master of it")
+        raise Unreachable(queue.broker_name, "no name server knows its master")
     header = QueryMessageHeader(
         topic=wire_topic,
         key=message_id,
@@ -390,12 +390,12 @@ async def _is_stored(
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused(address, reply.code, reply.remark)
         anywhere = queue._replace(topic=wire_topic)
-        # Brokers compare hashes, so what they find is looked at again.
+        # Brokers compare hashes, so what they find is compared again.
         return any(
             found.message_id == message_id and found.record.topic == wire_topic
             for found in received_messages(reply.body, anywhere, namespace)
         )
     except ProtocolError as error:
-        raise Unreachable(queue.broker_name, f"it answered nonsense: {error}") from None
+        raise Unreachable(queue.broker_name, f"invalid response: {error}") from None
     except NetError as error:
         raise Unreachable(queue.broker_name, str(error)) from error

@@ -1,12 +1,12 @@
-"""Requests and replies: a message that is answered by whoever consumes it.
+"""Requests and replies: a message that its consumer answers.
 
     reply = await producer.request(Message("prices", b"coffee"), timeout_s=3.0)
 
     async def listener(message: ReceivedMessage) -> None:
         await producer.send(reply_to(message, b"2.40"))
 
-A request names its sender and has a number. The reply repeats both; the broker that gets it
-pushes it over the connection of the sender, and here it meets the future that waits for it.
+A request has the id of its sender and a correlation id. The reply repeats both; the broker that
+gets it pushes it over the connection of the sender, where a future waits for it.
 """
 
 import asyncio
@@ -37,12 +37,12 @@ _REPLY_TYPE: Final = "reply"
 _PUSH_REPLY: Final = int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
 _PROPERTIES: Final = "properties"
 _NO_HOST: Final = bytes(8)
-# What leads a reply back; a request has all three.
+# Properties that route a reply; a request has all three.
 _RETURN_ADDRESS: Final = (Property.CORRELATION_ID, Property.REPLY_TO_CLIENT, Property.TTL)
 
 
 class ReplyMessage(Message, gc=False):
-    """Made by `reply_to`. It goes through the broker that knows who asked."""
+    """Made by `reply_to`. It goes through the broker of the request."""
 
     broker_name: str = ""
 
@@ -59,7 +59,7 @@ def reply_to(
     keys: tuple[str, ...] = (),
     properties: Mapping[str, str] | None = None,
 ) -> ReplyMessage:
-    """What a producer sends to answer `request`. Raises BadArgument when that is no request.
+    """The reply to `request`, to be sent by a producer. Raises BadArgument if that is no request.
 
     For example:
 
@@ -68,7 +68,7 @@ def reply_to(
     """
     asked = request.properties
     if any(name not in asked for name in (*_RETURN_ADDRESS, Property.CLUSTER)):
-        raise BadArgument(f"{request} is not a request: nobody waits for a reply to it")
+        raise BadArgument(f"{request} is not a request, so it cannot be replied to")
     named = dict(properties or {})
     named.update((name, asked[name]) for name in _RETURN_ADDRESS)
     named[Property.MESSAGE_TYPE] = _REPLY_TYPE
@@ -103,7 +103,7 @@ class PendingReplies:
             del self._waiting[correlation_id]
 
     def is_asked(self, command: Command) -> bool:
-        """Whether a broker brings a reply that is waited for here."""
+        """Whether a broker pushes a reply that is waited for here."""
         if command.code != _PUSH_REPLY:
             return False
         properties = field_texts(command.fields).get(_PROPERTIES, "")
@@ -119,7 +119,7 @@ class PendingReplies:
 
 
 def _received(request: Request[PushReplyHeader], now_ms: int) -> ReceivedMessage:
-    """The reply as a message like any other: a record that nobody stored."""
+    """The reply as a message like any other: a record that is not stored."""
     header = request.header
     properties = with_property(header.properties or "", Property.ARRIVE_TIME, str(now_ms))
     draft = RecordDraft(
@@ -134,7 +134,7 @@ def _received(request: Request[PushReplyHeader], now_ms: int) -> ReceivedMessage
         properties=properties.encode(),
         reconsume_times=header.reconsume_times or 0,
     )
-    # The broker does not say its name, so it is known by its address.
+    # The broker does not send its name, so its address stands for it.
     return received_of(draft.pack(0, 0, header.store_timestamp), request.connection.peer)
 
 

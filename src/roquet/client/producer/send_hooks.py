@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import final
 
+from roquet.client.callbacks import call_all
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.config import ProducerConfig
 from roquet.client.errors import ClientError, NotYetSafe, SendUnknown
 from roquet.client.hooks import Attempt, SendHook, Sending, SendMode
-from roquet.client.moments import utc
 from roquet.client.producer.outgoing import Outgoing
 from roquet.client.queue_ref import QueueRef
-from roquet.client.user_code import tell
+from roquet.client.timestamps import utc
 from roquet.clock import Clock
 from roquet.errors import RoquetError
 
@@ -48,7 +48,7 @@ class HookCalls:
             utc(self._clock.now_ms()),
             len(outgoing.body),
         )
-        tell([hook.before_send for hook in self._hooks], sending)
+        call_all([hook.before_send for hook in self._hooks], sending)
         begin_s = self._loop.time()
         try:
             yield sending
@@ -65,7 +65,7 @@ class HookCalls:
             if sending.receipts:
                 broker_name = sending.receipts[0].queue.broker_name
                 sending.broker_address = self._instance.routes.broker(broker_name).get(MASTER_ID)
-            tell([hook.after_send for hook in self._hooks], sending)
+            call_all([hook.after_send for hook in self._hooks], sending)
 
     @contextmanager
     def attempt(
@@ -74,7 +74,7 @@ class HookCalls:
         """Hooks see the request that is made inside the block. Raises SendForbidden."""
         shown_queue = queue._replace(topic=sending.topic)
         attempt = Attempt(sending, number, shown_queue, address, mode, self._config.namespace)
-        tell([hook.before_attempt for hook in self._hooks], attempt)
+        call_all([hook.before_attempt for hook in self._hooks], attempt)
         begin_s = self._loop.time()
         try:
             yield attempt
@@ -88,4 +88,4 @@ class HookCalls:
             raise
         finally:
             attempt.duration_s = self._loop.time() - begin_s
-            tell([hook.after_attempt for hook in self._hooks], attempt)
+            call_all([hook.after_attempt for hook in self._hooks], attempt)

@@ -52,7 +52,7 @@ from roquet.protocol.fields import header_reader
 from roquet.protocol.headers.messages import SendMessageReplyHeader
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
-# Stored by the master, but not as safely as it promises.
+# Stored by the master, but not confirmed as its settings require.
 _NOT_YET_SAFE: Final = {
     int(ResponseCode.FLUSH_DISK_TIMEOUT): "the disk did not confirm it in time",
     int(ResponseCode.FLUSH_SLAVE_TIMEOUT): "the replica did not confirm it in time",
@@ -354,7 +354,7 @@ def receipts_of(
     try:
         header = _read_reply(reply.fields)
     except ProtocolError as error:
-        # It said "stored", but not where: as if the answer were lost.
+        # Stored, but not where: as if the response were lost.
         raise ConnectionLost(address, str(error)) from None
     # As the caller knows the topic, and the queue that the broker really took.
     if queue.topic != outgoing.topic or queue.queue_id != header.queue_id:
@@ -373,12 +373,12 @@ def receipts_of(
 def judged(topic: str, errors: Sequence[AttemptFailed]) -> SendError:
     """What became of a message whose attempts all ended in errors."""
     if not errors:
-        return SendFailed(topic, "its time was up before it could be sent; give it more")
+        return SendFailed(topic, "timed out before it could be sent; increase `timeout_s`")
     for error in reversed(errors):
         if isinstance(error, NotYetSafe):
-            return error  # Another attempt has not made it safer, but it is there.
+            return error  # Another attempt has not made it safer, but it is stored.
     reason = "; then ".join(map(str, errors))
-    # One attempt that may have arrived is enough: the message may be there.
+    # One attempt that may have arrived is enough: the message may be stored.
     if any(isinstance(error, ConnectionLost | CallTimedOut) for error in errors):
         return SendUnknown(topic, reason)
     last = errors[-1]
@@ -392,5 +392,5 @@ def judged(topic: str, errors: Sequence[AttemptFailed]) -> SendError:
 def _master(route: Route, queue: QueueRef) -> str:
     address = route.masters.get(queue.broker_name)
     if address is None:
-        raise ConnectFailed(queue.broker_name, "no name server knows a master of it")
+        raise ConnectFailed(queue.broker_name, "no name server knows its master")
     return address

@@ -4,12 +4,12 @@
         async with producer.transaction(Message("paid", b"order 7")) as transaction:
             await book_payment(transaction.id)
 
-A broker takes the message first and keeps it back. The block is the local transaction: if it ends
-well the message is let go, if it raises the message is thrown away. A broker that hears of neither
-asks any producer of the group: `check` has to know the answer, also after a crash.
+A broker stores the message first and withholds it. The block is the local transaction: when it
+ends, the message is committed; when it raises, it is rolled back. A broker that learns of neither
+checks with any producer of the group: `check` has to know the answer, also after a crash.
 
-One process may prepare a message and another one end it: `prepare` returns what `end` needs, to be
-sent along. A producer that only prepares has no `check`, and is never asked.
+One process may prepare a message and another one end it: `prepare` returns what `end` needs. A
+producer that only prepares has no `check`, and is never asked.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from typing import Final, Unpack, final
 
 import msgspec
 
+from roquet.client.callbacks import call, call_all, call_or
 from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
 from roquet.client.errors import (
@@ -33,13 +34,12 @@ from roquet.client.errors import (
 )
 from roquet.client.hooks import MessageKind, TransactionEnd, TransactionState
 from roquet.client.lifecycle import AsyncResource
-from roquet.client.moments import utc
 from roquet.client.names import wrapped
 from roquet.client.producer.accumulator import Accumulator
 from roquet.client.producer.queue_choice import ANYWHERE
 from roquet.client.producer.receipt import ProducerStatistics, SendReceipt
 from roquet.client.received import ReceivedMessage, received_of
-from roquet.client.user_code import call, call_or, tell
+from roquet.client.timestamps import utc
 from roquet.net.connection import Connection
 from roquet.net.errors import NetError
 from roquet.net.router import Reply, Request, Router, on
@@ -55,18 +55,18 @@ log = logging.getLogger(__name__)
 _WHAT: Final = "transaction producer"
 _PREPARED: Final = "true"
 _END: Final = RequestCode.END_TRANSACTION
-# Questions that wait for `check`. What comes beyond is not answered: brokers ask again.
+# Checks that wait for `check`. More are not answered: brokers check again.
 _CHECK_COUNT_MAX: Final = 2000
 
-# It may be a coroutine function; a plain one may block, because it gets a thread.
+# A coroutine function, or a function that may block: it runs in a thread.
 Check = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionState]]
 
 
 @final
 class Transaction:
-    """A message that a broker keeps back. `outcome` is what becomes of it after the block.
+    """A message that a broker withholds. `outcome` decides about it after the block.
 
-    UNKNOWN leaves the decision to `check`, which the broker will ask.
+    UNKNOWN leaves the decision to `check`, which the broker calls later.
     """
 
     __slots__ = ("outcome", "receipt")
@@ -77,13 +77,13 @@ class Transaction:
 
     @property
     def id(self) -> str:
-        """What `check` finds as `message_id`: to be kept with what is done locally."""
+        """What `check` finds as `message_id`: store it with the local transaction."""
         return self.receipt.message_id
 
 
 @final
 class PreparedMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message that a broker keeps back, wherever it is ended. Can be pickled."""
+    """A message that a broker withholds, wherever it is ended. Can be pickled."""
 
     group: str
     receipt: SendReceipt
@@ -94,7 +94,7 @@ class PreparedMessage(msgspec.Struct, frozen=True, gc=False):
         return self.receipt.message_id
 
 
-# It may be a coroutine function; a plain one may block, because it gets a thread.
+# A coroutine function, or a function that may block: it runs in a thread.
 LocalTransaction = Callable[[Transaction], TransactionState | Awaitable[TransactionState]]
 
 
@@ -102,9 +102,9 @@ LocalTransaction = Callable[[Transaction], TransactionState | Awaitable[Transact
 class AsyncTransactionProducer(AsyncResource):
     """Sends messages in transactions. Belongs to the event loop and the process that opened it.
 
-    `check` says how the transaction of a message ended; an error of it counts as UNKNOWN, and the
-    broker asks again later. With None, other producers of the group are asked, and there should be
-    some. `options` are the members of `ProducerConfig`.
+    `check` returns how the transaction of a message ended; an error counts as UNKNOWN, and the
+    broker checks again later. With None, brokers check with other producers of the group.
+    `options` are the members of `ProducerConfig`.
 
     For example:
 
@@ -132,21 +132,21 @@ class AsyncTransactionProducer(AsyncResource):
         self._accumulator = self._ends.accumulator
 
     async def open(self) -> None:
-        """Begins to live. With a `check` all brokers know of it from now on, and may ask it about
-        transactions that others of its group began. Raises NotOpen after `close`."""
+        """With a `check` it is registered with all brokers, which may check transactions of other
+        producers of its group. Raises NotOpen after `close`."""
         await self._accumulator.open()
 
     async def close(self) -> None:
-        """Waits a little for what is on its way, and leaves; a second time does nothing."""
+        """Waits a little for messages in flight; a second time does nothing."""
         await self._accumulator.close()
 
     @asynccontextmanager
     async def transaction(
         self, message: Message, *, timeout_s: float = TIMEOUT_S
     ) -> AsyncIterator[Transaction]:
-        """The block runs when a broker has the message, and decides what becomes of it.
+        """The block runs when a broker has stored the message, and decides about it.
 
-        An error of the block throws the message away; a block that is cancelled leaves it open.
+        An error of the block rolls it back; a cancelled block leaves it to `check`.
         Raises SendFailed or SendUnknown before the block, which then does not run.
         """
         transaction = Transaction(await self._begin(message, timeout_s))
@@ -160,7 +160,7 @@ class AsyncTransactionProducer(AsyncResource):
             transaction.outcome = TransactionState.UNKNOWN
             raise
         finally:
-            await self._ends.tell(message, transaction.receipt, transaction.outcome, timeout_s)
+            await self._ends.report(message, transaction.receipt, transaction.outcome, timeout_s)
 
     async def send_in_transaction(
         self, message: Message, local: LocalTransaction, *, timeout_s: float = TIMEOUT_S
@@ -171,7 +171,7 @@ class AsyncTransactionProducer(AsyncResource):
         return transaction
 
     async def prepare(self, message: Message, *, timeout_s: float = TIMEOUT_S) -> PreparedMessage:
-        """Returns when a broker has the message and keeps it back, until `end` or `check` decides.
+        """Returns when a broker withholds the message, until `end` or `check` decides.
 
         Raises SendFailed or SendUnknown.
         """
@@ -187,14 +187,14 @@ class AsyncTransactionProducer(AsyncResource):
     ) -> list[PreparedMessage]:
         """Ends the transactions of messages that any producer of the group prepared.
 
-        Returns those whose brokers could not be told, or said no: these ask `check`. To end one of
-        them again might deliver it twice. Raises BadArgument for a message of another group.
+        Returns those whose brokers could not be reached, or refused: these call `check`. To end one
+        of them again might deliver it twice. Raises BadArgument for a message of another group.
         """
         left: list[PreparedMessage] = []
         waiting = list(prepared)
         strangers = {each.group for each in waiting} - {self._group}
         if strangers:
-            raise BadArgument(f"messages of group {strangers.pop()!r} are ended by producers of it")
+            raise BadArgument(f"messages of group {strangers.pop()!r} are ended by its producers")
         self._accumulator.usable()
         # All workers take from the same iterator.
         messages = iter(waiting)
@@ -213,7 +213,7 @@ class AsyncTransactionProducer(AsyncResource):
         return left
 
     def statistics(self) -> ProducerStatistics:
-        """A copy of the counts up to now; a message counts as stored when it is kept back."""
+        """A copy of the counts up to now; a message counts as stored when it is withheld."""
         return self._accumulator.statistics()
 
     async def _begin(self, message: Message, timeout_s: float) -> SendReceipt:
@@ -225,22 +225,22 @@ class AsyncTransactionProducer(AsyncResource):
         try:
             return await self._accumulator.send(ready, ANYWHERE, timeout_s)
         except NotYetSafe as error:
-            # The broker could forget it after we have done our part.
+            # The broker could lose it after the local transaction.
             rollback = TransactionState.ROLLBACK
-            await self._ends.tell(message, error.receipts[0], rollback, timeout_s)
+            await self._ends.report(message, error.receipts[0], rollback, timeout_s)
             raise SendFailed(message.topic, f"{error.reason}, so it was rolled back") from None
 
 
 @final
 class TransactionEnds:
-    """The broker's side of a transaction producer, and the accumulator that both sides use.
+    """Ends transactions at their brokers and answers checks, with the accumulator of the producer.
 
-    Without `check` brokers do not know the producer, and ask others of its group.
+    Without `check` the producer is not registered, and brokers check with others of its group.
     """
 
     def __init__(self, what: str, config: ProducerConfig, check: Check | None) -> None:
         router = Router(self, ROUTES)
-        # Any broker may have a transaction of the group that nobody ended.
+        # Any broker may have a transaction of the group that was not ended.
         is_asked = check is not None
         self.accumulator = Accumulator(
             what, config, router, self.is_asked, names_group=is_asked, meets_all=is_asked
@@ -250,10 +250,10 @@ class TransactionEnds:
         self._check = check
         self._check_count = 0
 
-    async def tell(
+    async def report(
         self, message: Message, receipt: SendReceipt, state: TransactionState, timeout_s: float
     ) -> None:
-        """Tells the broker that keeps the message. If it cannot be told, it will ask."""
+        """Ends the transaction at its broker. A broker that cannot be reached will check later."""
         try:
             address = await self.end(receipt, state, timeout_s)
         except RequestRefused as refused:
@@ -262,10 +262,10 @@ class TransactionEnds:
         except (ClientError, NetError) as error:
             log.warning("%s of %s is left to `check`: %s", state, receipt.message_id, error)
             return
-        self._tell_hooks(message, receipt.message_id, state, address, is_answer=False)
+        self._call_hooks(message, receipt.message_id, state, address, is_answer=False)
 
     async def end(self, receipt: SendReceipt, state: TransactionState, timeout_s: float) -> str:
-        """The address of the broker that was told. Raises NetError or ClientError."""
+        """Returns the address of the broker. Raises NetError or ClientError."""
         instance = self.accumulator.usable().instance
         broker_name = receipt.queue.broker_name
         wire_topic = wrapped(self._config.namespace, receipt.queue.topic)
@@ -280,11 +280,11 @@ class TransactionEnds:
             broker_name=broker_name,
         )
         if MASTER_ID not in instance.routes.broker(broker_name):
-            # Somebody else may have sent it.
+            # Another producer may have sent it.
             await instance.routes.newest(wire_topic, timeout_s)
         address = instance.routes.broker(broker_name).get(MASTER_ID)
         if address is None:
-            raise Unreachable(broker_name, "no name server knows a master of it")
+            raise Unreachable(broker_name, "no name server knows its master")
         if state is TransactionState.UNKNOWN:
             # Apache's brokers do not answer this one.
             await instance.requests.call_oneway(address, _END, header, timeout_s)
@@ -295,7 +295,7 @@ class TransactionEnds:
         return address
 
     def is_asked(self, command: Command) -> bool:
-        """Whether a broker asks about a transaction of this group."""
+        """Whether a broker checks a transaction of this group."""
         if command.code != RequestCode.CHECK_TRANSACTION_STATE:
             return False
         try:
@@ -305,12 +305,12 @@ class TransactionEnds:
         return properties.get(Property.PRODUCER_GROUP) == self.wire_group
 
     def accept(self, request: Request[CheckTransactionHeader]) -> Reply:
-        """A broker asks, one way: the answer is a request of its own."""
+        """A broker checks, one-way: the answer is a request of its own."""
         check = self._check
         if check is None:
-            return Reply()  # Somebody who is asked by mistake knows nothing.
+            return Reply()  # Checked by mistake: only producers with a `check` are registered.
         if self._check_count >= _CHECK_COUNT_MAX:
-            log.warning("%d questions wait already; a broker asks in vain", self._check_count)
+            log.warning("%d checks are pending; a check of a broker is dropped", self._check_count)
             return Reply()
         broker_name = request.header.broker_name or request.connection.peer
         message = received_of(request.body, broker_name, self._config.namespace)
@@ -349,11 +349,11 @@ class TransactionEnds:
                 self.accumulator.usable().instance.requests.command(_END, header)
             )
         except (NetError, NotOpen) as error:
-            log.info("%s is not told of %s: %s", connection.peer, message.message_id, error)
+            log.info("no answer to %s about %s: %s", connection.peer, message.message_id, error)
             return
-        self._tell_hooks(message, message.message_id, state, connection.peer, is_answer=True)
+        self._call_hooks(message, message.message_id, state, connection.peer, is_answer=True)
 
-    def _tell_hooks(
+    def _call_hooks(
         self,
         message: Message | ReceivedMessage,
         message_id: str,
@@ -375,7 +375,7 @@ class TransactionEnds:
             end=utc(self.accumulator.clock.now_ms()),
             is_answer=is_answer,
         )
-        tell([hook.after_transaction for hook in self.accumulator.hooks], end)
+        call_all([hook.after_transaction for hook in self.accumulator.hooks], end)
 
 
 def check_transaction(ends: TransactionEnds, request: Request[CheckTransactionHeader]) -> Reply:

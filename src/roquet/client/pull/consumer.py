@@ -32,13 +32,13 @@ from roquet.client.errors import BadArgument, TopicNotFound
 from roquet.client.group.config import NEVER
 from roquet.client.group.subscriptions import Subscriptions, subscription_of
 from roquet.client.lifecycle import AsyncResource, Lifecycle
-from roquet.client.moments import timestamp_ms
 from roquet.client.names import unwrapped, wrapped
 from roquet.client.pull.config import PullConsumerConfig, PullConsumerOptions
 from roquet.client.pull.member import PullMember, Wishes
 from roquet.client.pull.queue_callbacks import DELAY_S, OnTopicQueues, PullSchedule, PullWork
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
+from roquet.client.timestamps import timestamp_ms
 from roquet.clock import SystemClock
 
 POLL_TIMEOUT_S: Final = 5.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import final
 
+from roquet.client.callbacks import call_all
 from roquet.client.errors import BadArgument
 from roquet.client.group.broker_requests import ROUTES, running_info
 from roquet.client.group.membership import Membership
@@ -17,7 +18,6 @@ from roquet.client.pull.prefetching import Cache, Prefetcher
 from roquet.client.pull.queue_callbacks import PullSchedule, TopicWatch
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
-from roquet.client.user_code import tell
 from roquet.clock import Clock
 from roquet.errors import RoquetError
 from roquet.net.router import Router
@@ -196,7 +196,7 @@ class PullMember:
             if self.schedule is not None:
                 self.schedule.follow(queues)
             if self.config.on_queues is not None:
-                tell([self.config.on_queues], queues)
+                call_all([self.config.on_queues], queues)
 
     def assignment(self) -> list[QueueRef]:
         """Its queues, with the topics of the program."""

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, final
 
+from roquet.client.callbacks import call_all, call_or
 from roquet.client.cluster.routes import RouteBook
 from roquet.client.errors import ClientError
 from roquet.client.names import wrapped
 from roquet.client.queue_ref import QueueRef
-from roquet.client.user_code import call_or, tell
 from roquet.net.service import OnFailure, Services
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class TopicWatch:
                 continue
             if queues != self._known[topic]:
                 self._known[topic] = queues
-                tell([listener], queues)
+                call_all([listener], queues)
 
     async def _queues(self, topic: str) -> tuple[QueueRef, ...]:
         route = await self._routes.newest(wrapped(self._namespace, topic))

@@ -10,13 +10,13 @@ from itertools import groupby
 from typing import Any, Final, final
 
 from roquet.client.arguments import check_listener
+from roquet.client.callbacks import EnteredContexts, call_all, error_of, is_coroutine_function
 from roquet.client.errors import BadArgument
 from roquet.client.hooks import ConsumeHook, ConsumeOutcome, Consuming
-from roquet.client.moments import utc
 from roquet.client.push.delivery import Delivery, Workers
 from roquet.client.push.outcome import NotDone, TooSlow
 from roquet.client.received import ReceivedMessage
-from roquet.client.user_code import Surroundings, error_of, is_coroutine_function, tell
+from roquet.client.timestamps import utc
 from roquet.clock import Clock
 from roquet.protocol.bodies.clients import ConsumeResult, DirectConsumeResult
 
@@ -106,13 +106,13 @@ class ConsumeHooks:
         delivery.consuming = Consuming(
             self._group, delivery.feed.queue, delivery.messages, utc(self._clock.now_ms())
         )
-        tell(self._before, delivery.consuming)
+        call_all(self._before, delivery.consuming)
 
     def around(self, delivery: Delivery) -> AbstractContextManager[object]:
         """Surrounds the call of the listener."""
         if not self._around or delivery.consuming is None:
             return nullcontext()
-        return Surroundings(self._around, delivery.consuming)
+        return EnteredContexts(self._around, delivery.consuming)
 
     def after(self, delivery: Delivery, error: BaseException | None, duration_s: float) -> None:
         if (consuming := delivery.consuming) is None:
@@ -120,7 +120,7 @@ class ConsumeHooks:
         consuming.duration_s = duration_s
         consuming.outcome = outcome_of(error)
         consuming.error = error
-        tell(self._after, consuming)
+        call_all(self._after, consuming)
 
 
 def outcome_of(error: BaseException | None) -> ConsumeOutcome:

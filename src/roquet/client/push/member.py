@@ -5,6 +5,7 @@ import logging
 from functools import partial
 from typing import Any, Final, final
 
+from roquet.client.callbacks import is_coroutine_function
 from roquet.client.errors import BadArgument
 from roquet.client.group.broker_requests import ROUTES, running_info
 from roquet.client.group.membership import Membership
@@ -32,7 +33,6 @@ from roquet.client.push.statistics import (
 from roquet.client.push.workers import TaskWorkers, ThreadWorkers
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
-from roquet.client.user_code import is_coroutine_function
 from roquet.clock import Clock
 from roquet.net.router import Router
 from roquet.net.service import OnFailure

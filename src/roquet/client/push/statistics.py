@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Final, final
 
 from roquet.client.group.membership import Membership
-from roquet.client.moments import moment_before, timestamp_ms
 from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.queue_locks import QueueLocks
 from roquet.client.queue_ref import QueueRef
+from roquet.client.timestamps import moment_before, timestamp_ms
 from roquet.protocol.bodies.clients import ConsumeStatus, ProcessQueueInfo
 
 SAMPLE_PERIOD_S: Final = 10.0

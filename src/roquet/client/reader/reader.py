@@ -25,7 +25,6 @@ from roquet.client.cluster.pulling import Puller
 from roquet.client.cluster.routes import MASTER_ID, RouteBook
 from roquet.client.errors import BadArgument, TopicNotFound
 from roquet.client.lifecycle import AsyncResource, Lifecycle
-from roquet.client.moments import moment_of, timestamp_ms
 from roquet.client.names import wrapped
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import RecordChunk
@@ -33,6 +32,7 @@ from roquet.client.reader.config import TopicReaderConfig, TopicReaderOptions
 from roquet.client.reader.range_reader import RangeReader, ReadAheadLimits, ReadOrder
 from roquet.client.reader.retrying_puller import RetryingPuller
 from roquet.client.reader.time_search import TimeSearch
+from roquet.client.timestamps import moment_of, timestamp_ms
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.clients import (
     ConsumeFromWhere,

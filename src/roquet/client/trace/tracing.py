@@ -33,11 +33,11 @@ from roquet.client.hooks import (
     TransactionEnd,
     TransactionState,
 )
-from roquet.client.moments import timestamp_ms
 from roquet.client.producer.outgoing import Ready
 from roquet.client.producer.queue_choice import ANYWHERE, Target
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.received import ReceivedMessage
+from roquet.client.timestamps import timestamp_ms
 from roquet.clock import Clock, SystemClock
 from roquet.net.service import OnFailure, Services
 from roquet.protocol.messages.message import KEY_SEPARATOR, Message, Property

@@ -1,6 +1,6 @@
-"""Functions that programs hand in: called where whatever they raise can do no harm.
+"""Calls functions of the program, such as hooks, so that their errors do no harm.
 
-Nobody knows what they raise, so everything is caught here; listeners are called where they are fed.
+They may raise anything, so everything is caught here; listeners are called in `push`.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 
-def tell(listeners: Iterable[Callable[[C], None]], news: C) -> None:
-    """Tells all of them; an error is logged. Raises SendForbidden, which is meant to be raised."""
-    for listener in listeners:
+def call_all(functions: Iterable[Callable[[C], None]], event: C) -> None:
+    """Calls all of them; an error is logged. Raises SendForbidden, which hooks may raise."""
+    for function in functions:
         try:
-            listener(news)
+            function(event)
         except SendForbidden:
             raise
         except Exception:
-            log.exception("%r failed; its error is ignored", listener)
+            log.exception("%r failed; its error is ignored", function)
 
 
-def gathered(sources: Iterable[Callable[[C], Mapping[str, T]]], subject: C) -> dict[str, T]:
-    """What all of them say, in one table; an error is logged."""
+def merged_results(sources: Iterable[Callable[[C], Mapping[str, T]]], subject: C) -> dict[str, T]:
+    """The results of all of them, in one table; an error is logged."""
     table: dict[str, T] = {}
     for source in sources:
         try:
@@ -42,7 +42,7 @@ def gathered(sources: Iterable[Callable[[C], Mapping[str, T]]], subject: C) -> d
 
 
 @final
-class Surroundings:
+class EnteredContexts:
     """Entered one after the other, left in the opposite order; their errors are logged.
 
     What is raised inside goes through all of them, and on.
@@ -58,12 +58,12 @@ class Surroundings:
     def __enter__(self) -> None:
         for make in self._makers:
             try:
-                surrounding = make(self._subject)
-                surrounding.__enter__()
+                context = make(self._subject)
+                context.__enter__()
             except Exception:
                 log.exception("%r failed; its error is ignored", make)
             else:
-                self._entered.append(surrounding)
+                self._entered.append(context)
 
     def __exit__(
         self,
@@ -71,16 +71,16 @@ class Surroundings:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for surrounding in reversed(self._entered):
+        for context in reversed(self._entered):
             try:
-                surrounding.__exit__(error_type, error, traceback)
+                context.__exit__(error_type, error, traceback)
             except Exception as raised:
                 if raised is not error:
-                    log.exception("%r failed; its error is ignored", surrounding)
+                    log.exception("%r failed; its error is ignored", context)
 
 
-def chosen(wants: Callable[[C], bool], things: Iterable[C]) -> list[C]:
-    """Those that the function wants. One that it fails for is wanted, too; the error is logged."""
+def selected(wants: Callable[[C], bool], things: Iterable[C]) -> list[C]:
+    """Those that it wants. One for which it raises is wanted, too; the error is logged."""
     return [each for each in things if _is_wanted(wants, each)]
 
 
@@ -88,12 +88,12 @@ def _is_wanted(wants: Callable[[C], bool], thing: C) -> bool:
     try:
         return wants(thing)
     except Exception:
-        log.exception("%r failed; taken as wanted", wants)
+        log.exception("%r failed; counted as wanted", wants)
         return True
 
 
 async def call(function: Callable[..., T | Awaitable[T]], *arguments: Any) -> T:
-    """What a coroutine function returns, or a plain one, which may block and gets a thread."""
+    """What a coroutine function returns, or a function that may block, which gets a thread."""
     if is_coroutine_function(function):
         result = function(*arguments)
     else:
@@ -108,7 +108,7 @@ async def call_or(otherwise: T, function: Callable[..., T | Awaitable[T]], *argu
     try:
         return await call(function, *arguments)
     except Exception:
-        log.exception("%r failed; taken as %s", function, otherwise)
+        log.exception("%r failed; counted as %s", function, otherwise)
         return otherwise
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from hypothesis import given, strategies as st
 
-from roquet.client.moments import timestamp_ms, utc
+from roquet.client.timestamps import timestamp_ms, utc
 
 
 @given(st.integers(0, 2**42), st.integers(0, 999))

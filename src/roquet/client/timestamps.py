@@ -1,4 +1,4 @@
-"""Moments as programs know them, and milliseconds as brokers do."""
+"""Timestamps: datetimes with a time zone for programs, milliseconds for brokers."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -17,7 +17,7 @@ def timestamp_ms(moment: datetime, name: str = "moment") -> int:
 
 
 def moment_of(timestamp_ms: int) -> datetime | None:
-    """None for what peers say when there is no message."""
+    """None for what brokers return when there is no message."""
     return utc(timestamp_ms) if timestamp_ms > 0 else None
 
 

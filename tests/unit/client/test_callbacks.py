@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from roquet.client.callbacks import EnteredContexts, call, call_all, call_or, merged_results
 from roquet.client.errors import SendForbidden
-from roquet.client.user_code import Surroundings, call, call_or, gathered, tell
 
 
 async def double(number: int) -> int:
@@ -53,7 +53,7 @@ async def test_a_failure_is_logged_and_means_what_the_caller_says(
 
 def test_all_are_told_even_if_one_fails(caplog: pytest.LogCaptureFixture) -> None:
     told: list[str] = []
-    tell([told.append, fail, told.append], "news")
+    call_all([told.append, fail, told.append], "news")
     assert told == ["news", "news"]
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
@@ -63,7 +63,7 @@ def test_only_what_forbids_a_send_passes() -> None:
         raise SendForbidden("orders", "closed on Sundays")
 
     with pytest.raises(SendForbidden, match="closed on Sundays"):
-        tell([forbid], "news")
+        call_all([forbid], "news")
 
 
 def test_what_all_say_is_gathered_whoever_fails(caplog: pytest.LogCaptureFixture) -> None:
@@ -71,7 +71,7 @@ def test_what_all_say_is_gathered_whoever_fails(caplog: pytest.LogCaptureFixture
         raise ValueError("broken")
 
     sources: list[Callable[[str], dict[str, int]]] = [lambda s: {s: 1}, fail, lambda _: {"b": 2}]
-    assert gathered(sources, "a") == {"a": 1, "b": 2}
+    assert merged_results(sources, "a") == {"a": 1, "b": 2}
     assert "broken" in caplog.text
 
 
@@ -88,7 +88,7 @@ def test_surroundings_are_left_in_the_opposite_order_with_the_error() -> None:
             raise
 
     makers = [partial(around, name=name) for name in ("first", "second")]
-    with pytest.raises(ValueError, match="why"), Surroundings(makers, "x"):
+    with pytest.raises(ValueError, match="why"), EnteredContexts(makers, "x"):
         raise ValueError("why")
     assert seen == ["first of x", "second of x", "second saw it", "first saw it"]
 
@@ -102,7 +102,7 @@ def test_surroundings_that_fail_change_nothing(caplog: pytest.LogCaptureFixture,
         yield
         raise ValueError("broken")
 
-    with Surroundings([around], "x"):
+    with EnteredContexts([around], "x"):
         is_inside = True
     assert is_inside
     assert "broken" in caplog.text
@@ -114,5 +114,5 @@ def test_surroundings_cannot_hide_what_is_raised_inside() -> None:
         with suppress(ValueError):
             yield
 
-    with pytest.raises(ValueError, match="why"), Surroundings([swallow], "x"):
+    with pytest.raises(ValueError, match="why"), EnteredContexts([swallow], "x"):
         raise ValueError("why")
