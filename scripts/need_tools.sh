@@ -6,7 +6,7 @@ set -euo pipefail
 # Each with Debian's package.
 tools=(
     ip:iproute2 tc:iproute2 nft:nftables      # networks of rigs
-    etcd:etcd-server                          # decides which broker is master
+    etcd:etcd-server etcdctl:etcd-client      # decides which broker is master; its own tool
     prometheus:prometheus promtool:prometheus # scrapes servers, reads alert rules
     systemd-analyze:systemd                   # reads units; systemd need not run
 )

@@ -14,7 +14,7 @@ REASON = missing_network() or missing_etcd() or (None if IS_LONG else "needs ROQ
 pytestmark = [
     pytest.mark.skipif(REASON is not None, reason=str(REASON)),
     pytest.mark.slow,
-    pytest.mark.xdist_group("faults"),
+    pytest.mark.xdist_group("faults-0"),
 ]
 
 HOSTS = ("a", "b", "c")

@@ -22,7 +22,7 @@ from tests.support.our_cluster import OurBroker, OurNameServer
 from tests.support.plain_requests import plain_send_header
 from tests.support.topics import create_topic
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication-2")]
 
 TOPIC = "orders"
 LEASE_S = 2

@@ -28,7 +28,7 @@ def _parameter(number: int, bug: str) -> object:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("faults")
+@pytest.mark.xdist_group("faults-0")
 @pytest.mark.parametrize("bug", [_parameter(*each) for each in enumerate(BUGS)])
 def test_the_bug_is_found(bug: str, tmp_path: Path) -> None:
     violations = asyncio.run(violations_of(bug, tmp_path))

@@ -21,7 +21,7 @@ from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurBroker, OurNameServer, OurServerFailed
 from tests.support.topics import create_topic
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication-2")]
 
 BROKER_NAME = "broker-a"
 TOPIC = "orders"

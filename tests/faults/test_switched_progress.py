@@ -36,7 +36,7 @@ from tests.support.plain_requests import plain_pull_header, plain_send_header, r
 from tests.support.tcp_proxy import PROXY_HOST, TcpProxy
 from tests.support.topics import create_topic, has_topic
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication-2")]
 
 BROKER_NAME: Final = "broker-a"
 TOPIC: Final = "orders"

@@ -25,7 +25,7 @@ from tests.support.our_cluster import OurBroker, OurNameServer
 from tests.support.plain_requests import plain_pull_header, plain_send_header, send_plainly
 from tests.support.topics import create_topic
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication-2")]
 
 TOPIC = "young"
 GROUP = "young-readers"

@@ -21,7 +21,7 @@ OTHER_VERSION: Final = "the same with the other Apache version"
 # What is run by both gates, but not as often by the quick one.
 FEWER: Final = {
     "tests/property": "200 new examples a test instead of the same 50",
-    "tests/faults": "twice as many faults of each rig",
+    "tests/faults": "four times as many faults of each rig",
 }
 # Where the Apache version in the id of a test is the one that it runs with.
 JUDGED: Final = ("tests/interop/", "tests/pipeline/")
