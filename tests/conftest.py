@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from roquet.net import ports
+from roquet.net import listening
 from tests.support.gates import IS_FULL, IS_LONG
 from tests.support.ports import any_ports
 
@@ -36,7 +36,7 @@ settings.load_profile("long" if IS_LONG else "full" if IS_FULL else "quick")
 def _ports_are_nobody_elses() -> Iterator[None]:
     """A server that a test stops and starts again finds its port free."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ports, "turns", ports.in_turn(any_ports()))
+        patch.setattr(listening, "turns", listening.in_turn(any_ports()))
         yield
 
 

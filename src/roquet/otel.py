@@ -32,8 +32,8 @@ from roquet.client.hooks import ConsumeHook, Consuming, MessageKind, SendHook, S
 from roquet.client.push.outcome import DeadLetter, RetryLater
 from roquet.client.received import ReceivedMessage
 from roquet.client.timestamps import timestamp_ms
+from roquet.net.addresses import split_address
 from roquet.net.errors import BadAddress
-from roquet.net.peers import split_address
 from roquet.protocol.messages.message import Message, Property
 
 _INSTRUMENTATION: Final = "roquet"

@@ -10,7 +10,8 @@ from random import Random
 from typing import Final, NamedTuple
 
 from roquet.clock import SystemClock
-from roquet.net.peers import Peers, split_address
+from roquet.net.addresses import split_address
+from roquet.net.peers import Peers
 from roquet.net.router import Router
 from tests.faults.bugs import buggy
 from tests.faults.commits import CommitWatch

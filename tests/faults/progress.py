@@ -20,7 +20,7 @@ from roquet import (
     SendError,
     TransactionState,
 )
-from roquet.net.peers import split_address
+from roquet.net.addresses import split_address
 from tests.faults.findings import Findings
 from tests.faults.ledgers import Ledger, Outcome
 from tests.faults.replica_sets import (

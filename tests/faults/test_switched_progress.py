@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from roquet import AsyncTransactionProducer, ReceivedMessage, TransactionState
 from roquet.clock import SystemClock
-from roquet.net.peers import split_address
+from roquet.net.addresses import split_address
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.bodies.offsets import ConsumerOffsetTable

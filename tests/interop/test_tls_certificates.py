@@ -63,7 +63,7 @@ def test_a_certificate_that_java_does_not_take_is_told_of_on_both_sides(
     ):
         with pytest.raises(JavaFailure):
             producer.send(Outgoing(new_name("topic"), b"x"))
-        wait_until(lambda: "it does not take our certificate" in names.log_tail())
+        wait_until(lambda: "it rejects our certificate" in names.log_tail())
 
 
 def test_java_takes_a_certificate_for_another_host_and_our_clients_do_not(

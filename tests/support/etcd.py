@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from roquet.net.tls.contexts import CallingTls
+from roquet.net.tls.contexts import ClientTls
 from roquet.net.tls.settings import TlsFiles
 from tests.support.eventually import wait_until
 from tests.support.ports import free_port
@@ -68,7 +68,7 @@ class RealEtcd:
         self._process.wait(_STOP_TIMEOUT_S)
 
     def _is_healthy(self, clients: str) -> bool:
-        context = None if self._tls is None else CallingTls(self._tls).context
+        context = None if self._tls is None else ClientTls(self._tls).context
         try:
             with urllib.request.urlopen(  # noqa: S310  It is http, or https.
                 f"{clients}/health", timeout=5, context=context

@@ -12,8 +12,8 @@ from roquet.broker.server import serve_broker
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import SystemClock
 from roquet.namesrv.config import NameServerConfig
-from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.server import serve_names
+from roquet.namesrv.state import NameServer
 from roquet.protocol.messages.message import StoredMessage
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import messages, small_config

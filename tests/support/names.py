@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from roquet.namesrv.name_server import NameServer
+from roquet.namesrv.state import NameServer
 from roquet.protocol.bodies.body import DataVersion, write_body
 from roquet.protocol.bodies.name_server import BrokerRegistration
 from roquet.protocol.bodies.topics import TopicConfig, TopicConfigTable

@@ -15,7 +15,7 @@ from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.replication.slave import MasterLink
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.clock import SystemClock
-from roquet.net.ports import free_port
+from roquet.net.listening import free_port
 from roquet.net.service import OnFailure, Services
 from roquet.net.tls.contexts import ServerTls
 from roquet.store.message_store import MessageStore

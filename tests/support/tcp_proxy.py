@@ -12,7 +12,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Final, Self
 
-from roquet.net.peers import split_address
+from roquet.net.addresses import split_address
 
 PROXY_HOST: Final = "127.0.0.2"
 _CHUNK_SIZE: Final = 65_536

@@ -24,7 +24,7 @@ from roquet.access.acl_file import (
 from roquet.access.errors import BadRules, RulesNotSaved, UnknownAccount
 from roquet.clock import Clock
 from roquet.disk import Disk, replace_file
-from roquet.net.threads import to_its_end
+from roquet.net.service import to_its_end
 from roquet.protocol.bodies.accounts import AccountConfig
 from roquet.protocol.bodies.body import DataVersion
 

@@ -48,10 +48,10 @@ from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.address_server import read_source
+from roquet.net.addresses import ip_of, reachable_host
 from roquet.net.connection import Connection
 from roquet.net.errors import UnknownHost
 from roquet.net.limits import ConnectionBudget
-from roquet.net.own_addresses import ip_of, reachable_host
 from roquet.net.peers import Peers
 from roquet.net.router import Router
 from roquet.net.service import Services

@@ -22,8 +22,8 @@ from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.address_server import AddressServer, read_source
-from roquet.net.own_addresses import ip_of, is_loopback, reachable_host
-from roquet.net.ports import at_free_port
+from roquet.net.addresses import ip_of, is_loopback, reachable_host
+from roquet.net.listening import at_free_port
 from roquet.net.router import RequestRoute, Router
 from roquet.net.service import OnFailure
 from roquet.net.serving import Server

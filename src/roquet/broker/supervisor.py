@@ -36,7 +36,7 @@ from roquet.net.address_server import read_source
 from roquet.net.peers import Peers
 from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
-from roquet.net.tls.contexts import CallingTls, ServerTls
+from roquet.net.tls.contexts import ClientTls, ServerTls
 from roquet.settings.options import ConfigError
 from roquet.store.log_scan import NO_END
 
@@ -53,7 +53,7 @@ class BrokerSupervisor:
     def __init__(self, config: BrokerConfig, clock: Clock, disk: Disk) -> None:
         """Raises ConfigError, TlsNotUsable and BadStateFile."""
         self._config = config
-        self.etcd_tls = CallingTls(config.etcd_files) if config.etcd_is_encrypted else None
+        self.etcd_tls = ClientTls(config.etcd_files) if config.etcd_is_encrypted else None
         self._clock = clock
         self._disk = disk
         self.secret: SharedSecret | None = None

@@ -1,7 +1,7 @@
 """The name server: which brokers are alive, and which topics live where.
 
-Duty: take registrations, forget brokers that fall silent, answer route lookups, keep a
+Duty: take registrations, remove brokers without heartbeats, answer route lookups, keep a
 small table of settings. Name servers never talk to each other; brokers register with all.
-Doors: `serve_names` runs one. Imports `net` and `protocol`; meets brokers and clients on
-the wire only.
+Interface: `serve_names` runs one. Imports `net` and `protocol`; brokers and clients only by
+the wire protocol.
 """

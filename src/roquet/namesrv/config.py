@@ -13,11 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from roquet.namesrv.errors import NotChangeable
-from roquet.namesrv.kv_config import KV_CONFIG_SIZE_MAX
 from roquet.namesrv.route_table import ROUTE_COUNT_MAX
+from roquet.net.addresses import read_place
 from roquet.net.errors import BadAddress
 from roquet.net.limits import DEFAULT_LIMITS, DEFAULT_SERVER_LIMITS, ConnectionLimits, ServerLimits
-from roquet.net.listening_place import read_place
 from roquet.net.tls.settings import TLS_KEYS, TlsSettings, read_tls
 from roquet.protocol.host import Address
 from roquet.settings import log_level
@@ -43,6 +42,8 @@ from roquet.settings.options import (
 )
 
 PORT_DEFAULT: Final = 9876
+# Names and values of the KV config, with their overhead.
+KV_CONFIG_SIZE_MAX: Final = 4 << 20
 
 
 class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):

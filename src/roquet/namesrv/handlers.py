@@ -8,7 +8,6 @@ from typing import Final
 from roquet.access.needs import ACCOUNT
 from roquet.namesrv.config import change_config, changeable_texts, config_texts
 from roquet.namesrv.errors import NotChangeable, RegistrationRefused
-from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.route_table import (
     SILENCE_MAX_S,
     BrokerIdentity,
@@ -16,6 +15,7 @@ from roquet.namesrv.route_table import (
     BrokerTraits,
     RouteTable,
 )
+from roquet.namesrv.state import NameServer
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import DataVersion, read_body, write_body
@@ -141,7 +141,7 @@ def get_route(server: NameServer, request: Request[GetRouteHeader]) -> Reply:
     topic = request.header.topic
     route = server.routes.route(topic)
     if route is None:
-        raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"no broker here has topic {topic!r}")
+        raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"no broker is registered for topic {topic!r}")
     if server.config.routes_show_order:
         route.order_topic_conf = server.kv_config.get(ORDER_NAMESPACE, topic)
     body = write_body(route)
@@ -167,7 +167,7 @@ def get_system_topics(server: NameServer, _request: Request[NoFields]) -> Reply:
 def topics_by(
     topics_of: Callable[[RouteTable], list[str]],
 ) -> Callable[[NameServer, Request[NoFields]], Answer]:
-    """The handler that answers with one of the plain lists of topics."""
+    """The handler that answers with one of the lists of topics."""
 
     def handler(server: NameServer, _request: Request[NoFields]) -> Reply:
         return _topic_list(topics_of(server.routes))
@@ -237,7 +237,7 @@ def get_config(server: NameServer, _request: Request[NoFields]) -> Reply:
 
 
 def update_config(server: NameServer, request: Request[NoFields]) -> Deferred:
-    """What is changed counts at once, and after a restart as `settings.changes` says."""
+    """A change takes effect at once, and after a restart as in `settings.changes`."""
     settings = read_properties_text(request.body)
     old = server.config
     try:

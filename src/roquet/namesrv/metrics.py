@@ -1,4 +1,4 @@
-"""What a name server tells those who watch it."""
+"""Metrics of a name server; loaded only where an HTTP port is configured."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,18 +7,16 @@ from typing import Final, final
 from roquet import __version__
 from roquet.monitoring import server_metrics
 from roquet.monitoring.exposition import Exposition, Metric, MetricKind
-from roquet.namesrv.name_server import NameServer
+from roquet.namesrv.state import NameServer
 from roquet.protocol.host import Address
 
 BROKERS: Final = Metric(
     "roquet_registered_brokers",
     MetricKind.GAUGE,
-    "Brokers that are registered, masters and slaves.",
+    "Registered brokers, masters and slaves.",
     ("broker_cluster",),
 )
-TOPICS: Final = Metric(
-    "roquet_routed_topics", MetricKind.GAUGE, "Topics that clients can ask the way to."
-)
+TOPICS: Final = Metric("roquet_routed_topics", MetricKind.GAUGE, "Topics that have a route.")
 METRICS: Final = (
     *server_metrics.SERVER_METRICS,
     BROKERS,
@@ -28,13 +26,13 @@ METRICS: Final = (
 
 
 @final
-class ObservedNameServer:
+class MonitoredNameServer:
     """A `MonitoredServer`."""
 
     def __init__(self, server: NameServer) -> None:
         self._server = server
         place = Address(server.config.host, server.config.port)
-        # A name server belongs to no cluster: it may know several.
+        # A name server belongs to no cluster: it may serve several.
         self._labels = server_metrics.own_labels("", "nameserver", str(place))
 
     def measure(self, into: Exposition) -> Iterator[None]:
@@ -49,7 +47,7 @@ class ObservedNameServer:
         yield
 
     def obstacles(self) -> list[str]:
-        """Nothing: what it knows is what brokers have told it."""
+        """None: its state is what brokers have registered."""
         return []
 
     def _broker_counts(self) -> Counter[str]:

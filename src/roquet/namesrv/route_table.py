@@ -36,7 +36,7 @@ V = TypeVar("V")
 
 # Topics times the broker names that have them; an entry takes some hundred bytes.
 ROUTE_COUNT_MAX: Final = 500_000
-# What one broker may say besides its topics.
+# Limits of a registration besides its topics.
 NAME_SIZE_MAX: Final = 255
 FILTER_SERVER_COUNT_MAX: Final = 100
 BROKER_COUNT_MAX: Final = 10_000
@@ -56,7 +56,7 @@ class BrokerKey(NamedTuple):
 
 
 class BrokerIdentity(NamedTuple):
-    """Who a broker says it is, in every request that it sends."""
+    """The identity that a broker sends in every request."""
 
     cluster: str
     name: str
@@ -69,12 +69,12 @@ class BrokerIdentity(NamedTuple):
 
 
 class BrokerTraits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker says of itself besides its topics."""
+    """Properties of a broker besides its topics."""
 
     ha_address: str
     silence_max_s: float = SILENCE_MAX_S
     zone: str | None = None
-    # Only 5.x brokers say whether a slave may act for a lost master; None means 4.x.
+    # Only 5.x brokers send whether a slave may act for a lost master; None means 4.x.
     has_acting_master: bool | None = None
 
 
@@ -94,7 +94,7 @@ class LiveBroker(msgspec.Struct):
 
 
 class LatestMaster(msgspec.Struct, frozen=True):
-    """The master of the latest epoch of a broker name, whether or not it is there."""
+    """The master of the latest epoch of a broker name, whether or not it is registered."""
 
     address: str
     epoch: int
@@ -114,7 +114,7 @@ class RouteTable:
         # By cluster, name and id: the slave that was refused last because another one has them.
         self._refused: dict[tuple[str, str, int], tuple[str, float]] = {}
 
-    # What brokers do.
+    # Called for brokers.
 
     def register(
         self,
@@ -184,7 +184,7 @@ class RouteTable:
         return self._live.get(BrokerKey(identity.cluster, address))
 
     def refresh(self, key: BrokerKey) -> None:
-        """A sign of life; brokers that are not known must register first."""
+        """A heartbeat; unknown brokers must register first."""
         live = self._live.get(key)
         if live is not None:
             live.refreshed_s = self._clock.monotonic_s()
@@ -205,10 +205,10 @@ class RouteTable:
         if known:
             self._topics.setdefault(topic, {}).update(known)
 
-    # How brokers go.
+    # Removal of brokers.
 
     def unregister(self, identity: BrokerIdentity) -> bool:
-        """Whether it was there. One that came back under another address is not touched."""
+        """Whether it was registered. One that returned under another address is kept."""
         live = self._live.get(identity.key)
         if live is not None:
             self._forget(live)
@@ -218,11 +218,11 @@ class RouteTable:
         return live is not None
 
     def lose_channel(self, channel: Channel) -> list[LiveBroker]:
-        """Forgets and returns the brokers that registered there."""
+        """Removes and returns the brokers that registered there."""
         return self._forget_where(lambda live: live.channel is channel)
 
     def expire(self) -> list[LiveBroker]:
-        """Forgets and returns the brokers that have been silent for too long."""
+        """Removes and returns the brokers without a recent heartbeat."""
         now_s = self._clock.monotonic_s()
         for place, (_, refused_at_s) in list(self._refused.items()):
             if now_s - refused_at_s > SILENCE_MAX_S:
@@ -232,7 +232,7 @@ class RouteTable:
                 del self._latest_masters[name]
         return self._forget_where(lambda live: now_s - live.refreshed_s > live.traits.silence_max_s)
 
-    # What clients and tools ask.
+    # Called for clients and tools.
 
     def route(self, topic: str) -> TopicRoute | None:
         """None unless there are queues and a broker that has them."""
@@ -301,7 +301,7 @@ class RouteTable:
             self._topics.pop(topic, None)
             self._mappings.pop(topic, None)
 
-    # How it is done.
+    # Private.
 
     def _check(self, identity: BrokerIdentity, registration: BrokerRegistration) -> None:
         if identity.key not in self._live and len(registration.topics.topic_config_table) == 1:
@@ -342,7 +342,7 @@ class RouteTable:
             self._latest_masters[identity[:2]] = latest
 
     def _check_room(self, identity: BrokerIdentity, registration: BrokerRegistration) -> None:
-        """Before anything is taken over."""
+        """Before anything is changed."""
         names = (identity.cluster, identity.name, identity.address)
         if any(len(each) > NAME_SIZE_MAX for each in names):
             raise RegistrationRefused(f"a name of more than {NAME_SIZE_MAX} characters")
@@ -350,7 +350,7 @@ class RouteTable:
         if any(len(topic) > NAME_SIZE_MAX for topic in topics.topic_config_table):
             raise RegistrationRefused(f"a topic of more than {NAME_SIZE_MAX} characters")
         if len(topics.topic_queue_mapping_info_map) > len(topics.topic_config_table):
-            raise RegistrationRefused("queues are mapped of more topics than there are")
+            raise RegistrationRefused("it maps queues of more topics than it has")
         if len(registration.filter_server_list) > FILTER_SERVER_COUNT_MAX:
             raise RegistrationRefused(f"more than {FILTER_SERVER_COUNT_MAX} filter servers")
         if identity.key not in self._live and len(self._live) >= BROKER_COUNT_MAX:
@@ -434,7 +434,7 @@ class RouteTable:
         }
 
     def _topics_by_flags(self, is_wanted: Callable[[int], bool]) -> list[str]:
-        # All brokers of a topic say the same, so the first is asked.
+        # All brokers of a topic send the same, so the first one is used.
         return [
             topic
             for topic, queues in self._topics.items()

@@ -1,4 +1,4 @@
-"""Assembly and life of a name server, nothing else."""
+"""Builds and runs a name server."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -14,13 +14,11 @@ from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.namesrv.config import NameServerConfig, change_config, changeable_texts
 from roquet.namesrv.handlers import ROUTES
-from roquet.namesrv.kv_config import KvConfig
-from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.route_table import LiveBroker, RouteTable
-from roquet.namesrv.saving import Saving
+from roquet.namesrv.state import KvConfig, NameServer, Saving
+from roquet.net.addresses import ip_of
 from roquet.net.connection import Connection
 from roquet.net.limits import ConnectionBudget
-from roquet.net.own_addresses import ip_of
 from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
 from roquet.net.serving import Server
@@ -44,7 +42,7 @@ async def serve_names(
     """A name server that answers while the block runs; `config.port` is the port it got.
 
     Raises BadStateFile, TlsNotUsable, BadRules, and OSError, NoFreePort or UnknownHost when the
-    address cannot be had.
+    address cannot be used.
     """
     ip_of(config.host)
     tls = ServerTls(config.tls, clock)
@@ -56,7 +54,7 @@ async def serve_names(
     config = changed_settings.applied_to(config, change_config)
     settings_saving = Saving(changes_file, changed_settings.to_bytes)
     if changed_settings.change_count:
-        await settings_saving.save_now()  # What was forgotten must not come back.
+        await settings_saving.save_now()  # Dropped changes must not return.
     accounts = open_account_store(config, disk, clock)
     guard = None if accounts is None else AccessGuard(accounts, clock)
     server = NameServer(
@@ -105,11 +103,11 @@ async def serve_names(
 
 @asynccontextmanager
 async def _pages(server: NameServer, place: Address, clock: Clock) -> AsyncIterator[None]:
-    """Those who do not want them do not load them."""
+    """Imported only where an HTTP port is configured."""
     from roquet.monitoring.pages import serve_pages  # noqa: PLC0415
-    from roquet.namesrv.metrics import ObservedNameServer  # noqa: PLC0415
+    from roquet.namesrv.metrics import MonitoredNameServer  # noqa: PLC0415
 
-    async with serve_pages(place, [ObservedNameServer(server)], clock) as port:
+    async with serve_pages(place, [MonitoredNameServer(server)], clock) as port:
         server.config = replace(server.config, http_place=place._replace(port=port))
         yield
 
@@ -117,8 +115,8 @@ async def _pages(server: NameServer, place: Address, clock: Clock) -> AsyncItera
 def expire_brokers(server: NameServer) -> None:
     server.warnings.flush()
     for broker in server.routes.expire():
-        _log_loss(broker, "it was silent for too long")
-        broker.channel.close("the broker was silent for too long")
+        _log_loss(broker, "no heartbeat")
+        broker.channel.close("the broker sent no heartbeat")
 
 
 def _lose_connection(server: NameServer, connection: Connection) -> None:
@@ -128,4 +126,4 @@ def _lose_connection(server: NameServer, connection: Connection) -> None:
 
 def _log_loss(broker: LiveBroker, reason: str) -> None:
     cluster, name, broker_id, address = broker.identity
-    log.warning("forgot %s/%s/%d at %s: %s", cluster, name, broker_id, address, reason)
+    log.warning("removed broker %s/%s/%d at %s: %s", cluster, name, broker_id, address, reason)

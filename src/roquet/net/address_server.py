@@ -1,11 +1,10 @@
-"""Where name servers are: a list of addresses, or an HTTP server that is asked for one.
+"""Name server addresses: a list, or the URL of an address server that has one.
 
-    10.0.0.1:9876;10.0.0.2:9876              these
+    10.0.0.1:9876;10.0.0.2:9876              these addresses
     http://10.0.0.1:9876                     the same, as hosted clusters write it
-    http://addresses:8080/rocketmq/nsaddr    whichever the first line of that page names
+    http://addresses:8080/rocketmq/nsaddr    those in the first line of that page
 
-A page is asked for again every two minutes, and what it names is used from then on. As long as it
-cannot be had, the servers that are known stay.
+The page is fetched again every two minutes. While that fails, the known addresses stay in use.
 """
 
 import asyncio
@@ -17,8 +16,8 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from roquet.errors import RoquetError
+from roquet.net.addresses import split_address
 from roquet.net.errors import BadAddress
-from roquet.net.peers import split_address
 from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
@@ -34,18 +33,18 @@ _OK: Final = 200
 
 
 class NameServerSource(msgspec.Struct, frozen=True):
-    """`addresses` are known from the start; `url` names others, if there is one."""
+    """`addresses` are fixed; `url` is the page of an address server, if configured."""
 
     addresses: tuple[str, ...] = ()
     url: str | None = None
 
 
 class NoAddresses(RoquetError):
-    """The address server did not name any name server."""
+    """The address server returned no name server."""
 
 
 def read_source(text: str, unit: str | None = None) -> NameServerSource:
-    """Raises BadAddress. The clients of a unit have a page of their own."""
+    """Raises BadAddress. Clients of a unit have their own page."""
     parts = [part for part in map(str.strip, text.split(_SEPARATOR)) if part]
     if len(parts) == 1 and (url := _page_url(parts[0])) is not None:
         return NameServerSource((), url if unit is None else f"{url}-{unit}?nofix=1")
@@ -56,7 +55,7 @@ def read_source(text: str, unit: str | None = None) -> NameServerSource:
 
 
 def _page_url(text: str) -> str | None:
-    """None for what names no page of an HTTP server. Raises BadAddress."""
+    """None for a text that is not the URL of a page. Raises BadAddress."""
     scheme, mark, rest = text.partition("://")
     host, _, path = rest.partition("/")
     if not mark or scheme not in _SCHEMES or not path:
@@ -67,7 +66,7 @@ def _page_url(text: str) -> str | None:
 
 @final
 class AddressServer:
-    """Tells `use` which name servers there are, whenever the page names some."""
+    """Passes the name servers of the page to `use`, whenever it is fetched."""
 
     def __init__(self, url: str, use: Callable[[tuple[str, ...]], None]) -> None:
         self._url = url
@@ -87,7 +86,7 @@ class AddressServer:
         self._use(addresses)
 
     async def keep_asking(self) -> None:
-        """After each period, sooner while none is known; for ever."""
+        """Periodically, more often while no address is known; forever."""
         while True:
             await asyncio.sleep(ASK_PERIOD_S if self._has_some else _AGAIN_S)
             await self.ask()
@@ -107,7 +106,7 @@ def _fetched(url: str) -> tuple[str, ...]:
 
 def _page(url: SplitResult) -> bytes:
     """Blocks, for a limited time."""
-    # Most programs have no address server, and servers start in a blink.
+    # Rarely needed, and programs start faster without it.
     from http.client import (  # noqa: PLC0415
         HTTPConnection,
         HTTPException,

@@ -12,8 +12,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, final
 
 from roquet.net.errors import TlsRefused
-from roquet.net.tls.contexts import ServerTls, is_encrypted
-from roquet.net.tls.reasons import TlsSide, tls_failure
+from roquet.net.tls.contexts import ServerTls, TlsSide, is_encrypted, tls_failure
 from roquet.net.tls.transport import TlsSession
 
 # This much is encrypted at a time, and may be buffered until the socket takes it.
@@ -170,7 +169,7 @@ async def accept_stream(sock: socket.socket, tls: ServerTls | None) -> Accepted:
     context = tls.context
     if context is None:
         context = await asyncio.shield(tls.make_context())
-    stream = TlsStream(sock, TlsSession(context), TlsSide.ANSWERING)
+    stream = TlsStream(sock, TlsSession(context), TlsSide.SERVER)
     await stream.handshake(received)
     return Accepted(stream, b"")
 
@@ -191,7 +190,7 @@ async def connect_stream(
     """For a peer that we connected to; encrypted with a context. Raises as `accept_stream`."""
     if context is None:
         return PlainStream(sock)
-    stream = TlsStream(sock, TlsSession(context, host), TlsSide.CALLING)
+    stream = TlsStream(sock, TlsSession(context, host), TlsSide.CLIENT)
     await stream.handshake()
     return stream
 

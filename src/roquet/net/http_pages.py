@@ -1,13 +1,13 @@
-"""Pages over HTTP, for machines: GET, an answer, and the connection is closed.
+"""A minimal HTTP server for monitoring: GET, a response, and the connection is closed.
 
     GET /metrics HTTP/1.1\r\n        request line and headers: 8 KiB at most, of which only the
     Host: 127.0.0.1:9877\r\n         request line means anything here
     \r\n
 
-Not a web server. Nobody is asked who they are, nothing can be changed, and whoever connects holds
-one of a few places for a few seconds at most, whatever they send or do not send or do not read.
-When all places are taken, a connection that has not asked yet gives way to a new one: probes of a
-supervisor are answered however many others connect and say nothing.
+No authentication, nothing can be changed, and a connection holds one of a few places for a few
+seconds at most, whatever it sends, or does not send or read. When all places are taken, a
+connection without a request yet is closed for a new one: probes of a supervisor are answered
+however many idle connections there are.
 """
 
 import asyncio
@@ -22,21 +22,20 @@ from typing import Final, NamedTuple, Self, cast, final
 import msgspec
 
 from roquet.net.errors import AddressTaken
-from roquet.net.listening import Listener, may_keep
-from roquet.net.ports import at_free_port
+from roquet.net.listening import Listener, at_free_port, may_keep
 from roquet.throttled_log import PERIOD_S, ThrottledLog
 
 log = logging.getLogger(__name__)
 
 HEAD_SIZE_MAX: Final = 8192
 CONNECTION_COUNT_MAX: Final = 256
-# Of those, requests that are answered and answers that are not read yet.
+# Of those, requests in progress and responses that are not read yet.
 ANSWER_COUNT_MAX: Final = 32
 # This many connections may have one of the last descriptors of the process.
 RESERVED_COUNT: Final = 16
 # From the accepted connection to the end of the request.
 REQUEST_S_MAX: Final = 5.0
-# From there to the last byte of the answer.
+# From there to the last byte of the response.
 EXCHANGE_S_MAX: Final = 10.0
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
@@ -46,7 +45,7 @@ _VERSIONS: Final = (b"HTTP/1.1", b"HTTP/1.0")
 
 
 class Page(msgspec.Struct, frozen=True):
-    """What is answered."""
+    """A response."""
 
     body: bytes
     status: HTTPStatus = HTTPStatus.OK
@@ -62,14 +61,14 @@ class Place(NamedTuple):
     """One of the places that connections hold."""
 
     ip: str
-    # Whether something has to come from the peer: a request, or that it reads.
+    # Whether the peer has to act: to send a request, or to read.
     is_waited_for: bool
 
 
 def to_give_way(places: Collection[Place]) -> int | None:
-    """Which of the places, oldest first, is freed for another one; None if none is.
+    """The index of the place, oldest first, that is freed for another one; None if none is.
 
-    Of those whose peer is waited for, the oldest one of the address that holds the most.
+    Of those whose peer has to act, the oldest one of the address that holds the most.
     """
     held = Counter(place.ip for place in places)
     waiting = [
@@ -80,12 +79,12 @@ def to_give_way(places: Collection[Place]) -> int | None:
 
 @final
 class HttpPort:
-    """Made by `open`. Answers until `close`."""
+    """Made by `open`. Responds until `close`."""
 
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
         self._listener: Listener | None = None
-        # In the order in which they came.
+        # In the order of their connections.
         self._exchanges: dict[_Exchange, None] = {}
         self._log = ThrottledLog(log, asyncio.get_running_loop().time, PERIOD_S)
         self._log_flush: asyncio.TimerHandle | None = None
@@ -94,7 +93,7 @@ class HttpPort:
 
     @classmethod
     async def open(cls, host: str, port: int, pages: Pages) -> tuple[Self, int]:
-        """And the port that it has: 0 takes any. Raises OSError, such as AddressTaken."""
+        """With its port: 0 takes any. Raises OSError, such as AddressTaken."""
         self = cls(pages)
         return self, await self._listen(host, port)
 
@@ -112,7 +111,7 @@ class HttpPort:
         return port
 
     async def close(self) -> None:
-        """Whoever is not answered by now will not be."""
+        """Aborts requests that are not answered yet."""
         if self._listener is not None:
             await self._listener.close()
         if self._log_flush is not None:
@@ -121,7 +120,7 @@ class HttpPort:
             exchange.abort()
 
     def take(self, exchange: "_Exchange", descriptor: int) -> bool:
-        """Gives a new connection a place, if need be that of another one."""
+        """Gives a new connection a place, if necessary that of another one."""
         # A few of them may have one of the last descriptors.
         is_one_of_few = len(self._exchanges) < RESERVED_COUNT
         if not may_keep(descriptor, is_local=is_one_of_few):
@@ -132,7 +131,7 @@ class HttpPort:
         return True
 
     def may_answer(self, exchange: "_Exchange") -> bool:
-        """Whether there is a place among the answers, which may be large."""
+        """Whether there is a place among the responses, which may be large."""
         answers = [each for each in self._exchanges if each.has_asked]
         if len(answers) < ANSWER_COUNT_MAX or self._has_freed(answers):
             return True
@@ -180,7 +179,7 @@ class HttpPort:
 
 @final
 class _Exchange(asyncio.Protocol):
-    """One connection: one request, one answer."""
+    """One connection: one request, one response."""
 
     def __init__(self, port: HttpPort, pages: Pages) -> None:
         self._port = port
@@ -213,7 +212,7 @@ class _Exchange(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answering is not None or self._is_answered:
-            return  # What comes behind the head is of no interest.
+            return  # Bytes after the head are ignored.
         self._head += data[: HEAD_SIZE_MAX + 1 - len(self._head)]
         if _END_OF_HEAD in self._head:
             self._answer(bytes(self._head).split(b"\r\n", 1)[0])
@@ -221,7 +220,7 @@ class _Exchange(asyncio.Protocol):
             self._send(_refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
 
     def eof_received(self) -> bool:
-        # Some close their side as soon as they have asked, and still want to know.
+        # Some clients close their side after the request, and still read the response.
         return self._answering is not None
 
     def connection_lost(self, _error: Exception | None) -> None:
@@ -260,7 +259,7 @@ class _Exchange(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         self._transport.write(_head(page) + (page.body if has_body else b""))
-        # What is written leaves first; the deadline ends that, too.
+        # Sends what is written first; the deadline limits that, too.
         self._transport.close()
 
 

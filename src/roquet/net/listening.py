@@ -1,33 +1,45 @@
-"""Sockets that others connect to, and the pause when there is no descriptor for one more.
+"""Listening sockets, and free ports for servers that take any.
 
-Event loops can do this, too, but what they do without descriptors is their own: one logs a
-traceback each second, another may close the listening socket for good.
+Event loops can listen, too, but not without descriptors: one logs a traceback each second, another
+may close the listening socket for good.
+
+The kernel gives outgoing connections ports from a range of its own. A server that has one of those
+may find it taken when it restarts; and a client that keeps connecting meanwhile may be given that
+very port, and then talks to itself. So servers get one below that range.
 """
 
 import asyncio
 import errno
+import random
 import socket
-from collections.abc import Callable
-from typing import Any, Final, Self, final
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import cycle, islice
+from typing import Any, Final, Self, TypeVar, final
 
-from roquet.net.own_addresses import is_loopback
+from roquet.net.addresses import is_loopback
+from roquet.net.errors import NoFreePort
 from roquet.process_limits import KEPT_FILES, descriptor_limits, is_short_of_descriptors
 
 BACKLOG: Final = 1024
-# At most this many are accepted before others get their turn.
+# At most this many are accepted before other tasks run.
 _ACCEPT_COUNT_MAX: Final = 64
-# How long nobody is accepted when descriptors run out; whoever connects waits in the backlog.
+# Pause without accepting when descriptors run out; new connections wait in the backlog.
 _PAUSE_S: Final = 1.0
 # The peer is gone again, or there is none.
-_NOBODY: Final = frozenset((errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.EPROTO))
+_NO_CONNECTION: Final = frozenset((errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.EPROTO))
+
+# Linux starts its own range at 32768, other systems at 49152. A broker has the port two below its
+# own and the one above, but a slave listens there only when it becomes master: so no other
+# server gets a port that near.
+PORTS: Final = range(20_000, 32_000, 4)
+_TRIES_MAX: Final = 50
+
+T = TypeVar("T")
 
 
 @final
 class Listener:
-    """Made by `open`. `new_protocol` is asked for each connection.
-
-    `on_shortage` is told of each pause.
-    """
+    """Made by `open`. Calls `new_protocol` for each connection, `on_shortage` for each pause."""
 
     def __init__(
         self,
@@ -86,7 +98,7 @@ class Listener:
             try:
                 accepted, _ = listening.accept()
             except OSError as error:
-                if error.errno in _NOBODY:
+                if error.errno in _NO_CONNECTION:
                     return
                 if not is_short_of_descriptors(error):
                     raise
@@ -98,8 +110,8 @@ class Listener:
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
             if not may_keep(accepted.fileno(), is_local=False):
-                # It may be refused. No more are taken until it is: a burst would take what files
-                # need after all.
+                # It may be refused. No more are accepted until it is: a burst would take the
+                # descriptors that are reserved for files.
                 return
 
     async def _open(self, accepted: socket.socket) -> None:
@@ -113,7 +125,7 @@ class Listener:
 
 
 def may_keep(descriptor: int, *, is_local: bool) -> bool:
-    """Whether a new connection may keep its descriptor, or it is one that files will need.
+    """Whether a new connection may keep its descriptor, or it is reserved for files.
 
     Peers on the server's own machine get the last ones.
     """
@@ -129,10 +141,59 @@ def is_of_this_machine(transport: asyncio.BaseTransport) -> bool:
     return bool(peer) and (is_loopback(peer[0]) or (bool(own) and peer[0] == own[0]))
 
 
+def in_turn(ports: Sequence[int]) -> Iterator[int]:
+    """Starts anywhere, so that processes seldom try the same port.
+
+    No port is given twice in a process: its first owner may listen later, or restart.
+    """
+    begin = random.randrange(len(ports))  # noqa: S311  A port is no secret.
+    return cycle([*ports[begin:], *ports[:begin]])
+
+
+turns = in_turn(PORTS)
+
+
+def free_port(host: str, *distances: int) -> int:
+    """A port that is free now, and with it those at these distances. Raises NoFreePort."""
+    for port in islice(turns, _TRIES_MAX):
+        if all(_is_free(host, port + distance) for distance in (0, *distances)):
+            return port
+    raise NoFreePort(host)
+
+
+async def at_free_port(
+    host: str, start: Callable[[int], Awaitable[T]], distances: tuple[int, ...] = ()
+) -> T:
+    """What `start` returns, which is called again when another process took the port first.
+
+    Raises NoFreePort, and what `start` raises.
+    """
+    for _ in range(_TRIES_MAX):
+        try:
+            return await start(free_port(host, *distances))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    raise NoFreePort(host)
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        # As servers do: closed connections in TIME_WAIT do not matter.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return False
+    return True
+
+
 def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # What lingers of connections that have ended is no hindrance.
+        # Closed connections in TIME_WAIT do not matter.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -17,12 +17,12 @@ else:
 
 T = TypeVar("T")
 
-# Requests leave no cycles behind, so looking for them often finds nothing.
+# Requests leave no reference cycles, so frequent collections find nothing.
 _GC_THRESHOLDS: Final = (50_000, 50, 50)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Runs `main` on the fastest loop there is."""
+    """Runs `main` on the fastest loop available."""
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         return runner.run(main)
 
@@ -54,13 +54,13 @@ def on_hangup(reload: Callable[[], None]) -> Iterator[None]:
 
 
 def raise_file_limit() -> None:
-    """Every connection is a file; a server takes as many as the system lets it."""
+    """Every connection is a descriptor; a server takes as many as the system allows."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def relax_garbage_collection() -> None:
-    """Called once a server is up: what exists now stays, and is not searched again."""
+    """Called once a server is up: objects that exist now are not collected again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)

@@ -1,7 +1,7 @@
-"""One connection per address, shared by everybody who calls there.
+"""One connection per address, shared by all callers.
 
-Connections are opened by the first call and again by the next call after a loss;
-nothing reconnects by itself, because whoever needs a peer calls it.
+The first call opens it, and the next call after a loss opens it again; nothing reconnects by
+itself.
 """
 
 import asyncio
@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import Final, Protocol, final
 
 from roquet.clock import Clock
+from roquet.net.addresses import split_address
 from roquet.net.connection import Connection
 from roquet.net.deadlines import DeadlineSweep
-from roquet.net.errors import BadAddress, ConnectFailed, ConnectionLost
+from roquet.net.errors import ConnectFailed, ConnectionLost
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
-from roquet.net.tls.reasons import TlsSide, tls_failure
+from roquet.net.tls.contexts import TlsSide, tls_failure
 from roquet.protocol.command import Command
 from roquet.protocol.frame import Frame
 
@@ -22,25 +23,17 @@ CONNECT_TIMEOUT_S: Final = 3.0
 _CLOSED_BY_US: Final = "closed by us"
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of "host:port"; an IPv6 host may stand in brackets. Raises BadAddress."""
-    host, _, port = address.strip().rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > 0xFFFF:
-        raise BadAddress(address)
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 class Answering(Protocol):
-    """What peers ask back is answered by a `Router`, or by whoever chooses one."""
+    """Answers requests of peers: a `Router`, or an object that chooses one."""
 
     def answer(self, connection: Connection, frame: Frame) -> bytes | None: ...
 
 
 @final
 class Peers:
-    """Calls peers by address; what they ask back on the same connection goes to `router`.
+    """Calls peers by address; their requests on the same connection go to `router`.
 
-    What `tls` gives for a connection encrypts it.
+    `tls` returns the context of a new connection, or None for a plain one.
     """
 
     def __init__(
@@ -88,7 +81,7 @@ class Peers:
             raise ConnectFailed(address, f"not connected after {timeout_s:g} s") from None
 
     async def call_oneway(self, address: str, command: Command, timeout_s: float) -> None:
-        """Returns when the request is on its way, or raises as `call` does."""
+        """Returns when the request is sent, or raises as `call` does."""
         connection = await self.connected(address, timeout_s)
         await connection.until_writable(command.code, timeout_s)
         connection.send_oneway(command)
@@ -106,7 +99,7 @@ class Peers:
                 self._dial(address), name=f"dial {address}"
             )
             dial.add_done_callback(lambda dial: self._dialed(address, dial))
-        # Many may wait for one dial, so one who gives up must not cancel it.
+        # Many callers may wait for one dial, so one that gives up must not cancel it.
         await asyncio.wait([dial])
         if dial.cancelled():
             raise ConnectionLost(address, _CLOSED_BY_US)
@@ -152,9 +145,9 @@ class Peers:
                 address, f"no connection after {self._connect_timeout_s:g} s"
             ) from None
         except ssl.SSLError as error:
-            raise ConnectFailed(address, tls_failure(error, TlsSide.CALLING)) from None
+            raise ConnectFailed(address, tls_failure(error, TlsSide.CLIENT)) from None
         except (OSError, UnicodeError) as error:
-            # A peer that hangs up while it is greeted gives no reason.
+            # A peer that closes the connection during a handshake gives no reason.
             raise ConnectFailed(address, str(error) or type(error).__name__) from None
         if connection.is_open:
             self._deadlines.add(connection)
@@ -164,7 +157,7 @@ class Peers:
     def _dialed(self, address: str, dial: asyncio.Task[Connection]) -> None:
         del self._dials[address]
         if not dial.cancelled():
-            dial.exception()  # Seen, even when everybody who waited has given up.
+            dial.exception()  # Retrieved, even when all callers have given up.
 
     def _new_connection(self, address: str) -> Connection:
         return Connection(self, self._router.answer, self._deadlines, self._limits, dialed=address)

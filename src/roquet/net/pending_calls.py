@@ -1,4 +1,4 @@
-"""Calls that wait for their responses, by the number that a response repeats.
+"""Calls that wait for their responses, by their opaque.
 
 One timer serves all of them: set for the earliest deadline, it finds the next when it
 fires. A timer per call would cost as much as the rest of the call.
@@ -22,14 +22,14 @@ class PendingCall(msgspec.Struct):
     code: int
     timeout_s: float
     deadline_s: float
-    # How often the peer had been heard when the call was made.
+    # How often bytes had been received when the call was made.
     receive_count: int
     response: asyncio.Future[Command]
 
 
 @final
 class PendingCalls:
-    """`on_expired` hears of each call that is past its deadline, once."""
+    """`on_expired` is called once for each call that is past its deadline."""
 
     __slots__ = ("_look_s", "_loop", "_on_expired", "_opaques", "_timer", "by_opaque")
 
@@ -60,7 +60,7 @@ class PendingCalls:
         self.by_opaque.pop(call.opaque, None)
 
     def accept(self, response: Command) -> bool:
-        """Whether somebody waited for it."""
+        """Whether a call waited for it."""
         call = self.by_opaque.pop(response.opaque, None)
         if call is None or call.response.done():
             return False

@@ -1,15 +1,15 @@
-"""From a request code to a typed handler, and from what it says to a reply.
+"""From a request code to a typed handler, and from its result to a reply.
 
-A handler is a plain function in a table:
+A handler is a function in a table:
 
     ROUTES = (on(RequestCode.PULL_MESSAGE, PullMessageHeader, pull_message), ...)
 
 It answers at once with a `Reply` (or with the bytes of one, where templates exist),
 raises `Refused`, or returns `Deferred` or `DEFERRED` and answers later.
 
-A route says what its request `needs` of whoever sends it. Where there is a guard, it is asked who
-signed the request before anything of the header is read, and between header and handler whether
-that account may, so no handler can forget it; a route that says nothing is for administrators.
+A route declares the rights that its request `needs`. With a guard, the router identifies the
+signer before the header is read, and checks the rights of that account before the handler runs, so
+no handler can forget it; a route without `needs` is for administrators.
 """
 
 import logging
@@ -31,7 +31,7 @@ from roquet.protocol.frame import Frame
 log = logging.getLogger(__name__)
 
 H = TypeVar("H", bound=Header)
-# A handler of a header also takes requests with a header derived from it: both forms of a send.
+# A handler of a header also accepts headers derived from it: both forms of a send.
 H_co = TypeVar("H_co", bound=Header, covariant=True)
 S = TypeVar("S")  # what the handlers of one table work on: a broker, a name server
 
@@ -40,7 +40,7 @@ _ONEWAY: Final = int(CommandFlag.ONEWAY)
 
 
 class Request(msgspec.Struct, Generic[H_co]):
-    """What a handler gets: the typed header, and where everything else is found."""
+    """What a handler gets: the typed header, the command and its connection."""
 
     header: H_co
     command: Command
@@ -52,7 +52,7 @@ class Request(msgspec.Struct, Generic[H_co]):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What a handler answers; without a header `extFields` is empty but there."""
+    """What a handler returns; without a header `extFields` is present but empty."""
 
     code: ResponseCode = ResponseCode.SUCCESS
     header: Header | None = None
@@ -137,11 +137,11 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class Needs(msgspec.Struct, Generic[S, H], frozen=True):
-    """What a request needs: `of` finds it out, `text` says it to people."""
+    """The rights that a request needs: `of` computes them, `text` describes them."""
 
     text: str
     of: Callable[[S, Request[H]], Iterable[Need]]
-    # Those of the header that `of` reads.
+    # The header fields that `of` reads.
     fields: tuple[str, ...] = ()
 
 
@@ -160,7 +160,7 @@ def on(
     handler: Callable[[S, Request[H]], Answer],
     needs: Needs[S, H] | None = None,
 ) -> RequestRoute[S]:
-    """Without `needs` it is for administrators, where there is a guard."""
+    """With a guard, a route without `needs` is for administrators."""
     missing = set(needs.fields if needs else ()).difference(header.__struct_fields__)
     assert not missing, f"{header.__name__} has no {missing}"
     return RequestRoute(code, header, handler, needs)
@@ -168,15 +168,15 @@ def on(
 
 class Guard(Protocol):
     def identify(self, command: Command, connection: Connection) -> Any:
-        """Who sent a request, for `check`, whatever its header says. Raises Refused."""
+        """The sender of a request, for `check`, before its header is read. Raises Refused."""
 
     def check(
         self, who: Any, server: Any, request: Request[Any], needs: Needs[Any, Any] | None
     ) -> None:
-        """Returns if whoever sent the request may have it answered. Raises Refused."""
+        """Returns if the sender has the rights that the request needs. Raises Refused."""
 
 
-# What a request of one code is answered by.
+# Answers requests of one code.
 _ReadyRoute: TypeAlias = Callable[[Command, Connection], Answer]
 
 
@@ -194,9 +194,9 @@ class Router(Generic[S]):
         *,
         admin_requires_tls: bool = False,
     ) -> None:
-        """Without a guard everybody may do everything.
+        """Without a guard every request is allowed.
 
-        With `admin_requires_tls` what is for administrators is refused on plain connections.
+        With `admin_requires_tls` requests of administrators are refused on plain connections.
         """
         self._server = server
         self._guard = guard
@@ -205,7 +205,7 @@ class Router(Generic[S]):
         for route in routes:
             assert route.code not in self._routes, f"two handlers for {route.code!r}"
             self._routes[route.code] = route
-        # The routes that were asked for, ready to be used.
+        # The routes that were used, with their header readers.
         self._ready: dict[int, _ReadyRoute] = {}
 
     def answer(self, connection: Connection, frame: Frame) -> bytes | None:
@@ -223,7 +223,7 @@ class Router(Generic[S]):
         return answer_by(lambda: route(command, connection), command, connection)
 
     def _prepared(self, code: int) -> _ReadyRoute | None:
-        """Made by the first request: making readers for all of them would delay a start."""
+        """Made for the first request: header readers for all routes would delay a start."""
         route = self._routes.get(code)
         if route is None:
             return None
@@ -269,10 +269,10 @@ def _encrypted_only(ready: _ReadyRoute) -> _ReadyRoute:
 
 
 def answer_by(work: Callable[[], Answer], command: Command, connection: Connection) -> bytes | None:
-    """What is sent back now, if anything, when `work` answers or refuses; nothing escapes."""
+    """The bytes to send now, if any, when `work` answers or refuses; no exception escapes."""
     try:
         answer = work()
-        # The common case first: this is asked for every request.
+        # The common case first: this runs for every request.
         if type(answer) is bytes and not command.flag & _ONEWAY:
             return answer
         return None if isinstance(answer, Deferred) else encode_answer(command, answer)
@@ -283,7 +283,7 @@ def answer_by(work: Callable[[], Answer], command: Command, connection: Connecti
 def _reader(header: type[H]) -> Callable[[msgspec.Raw], H]:
     if header.__struct_fields__:
         return header_reader(header)
-    # Requests without fields often come without `extFields`, which is no JSON to read.
+    # Requests without fields often have no `extFields`, and then no JSON to read.
     empty = header()
     return lambda _fields: empty
 
@@ -307,7 +307,7 @@ def _failure(connection: Connection, command: Command, error: Exception) -> byte
     elif isinstance(error, ProtocolError):
         reply = Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
     elif isinstance(error, OSError) and (remedy := shortage_remedy(error)) is not None:
-        # A file could not be opened, so nothing has happened; it passes when others are closed.
+        # A file could not be opened, so nothing has happened; it is over when others are closed.
         connection.warn("refusing", f"refused request {command.code}: {error.strerror}; {remedy}")
         remark = f"too many open files: retry later, or have the operator {remedy}"
         reply = Reply(ResponseCode.SYSTEM_BUSY, remark=remark)

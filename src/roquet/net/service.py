@@ -5,7 +5,7 @@
         services.run("replicate", replicate, on_failure=OnFailure.STOP_ALL)
         await stop.wait()
 
-Leaving the block cancels everything and waits for it.
+Leaving the block cancels everything and waits for it. `to_its_end` runs blocking work in a thread.
 """
 
 import asyncio
@@ -13,12 +13,14 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum
 from types import TracebackType
-from typing import Final, Self, final
+from typing import Final, ParamSpec, Self, TypeVar, final
 
 log = logging.getLogger(__name__)
 
 RESTART_PAUSE_S: Final = 1.0
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Work = Callable[[], Awaitable[None] | None]
 
 
@@ -58,23 +60,23 @@ class Services:
             await self._group.__aexit__(None, None, None)
 
     def run(self, name: str, work: Work, *, on_failure: OnFailure) -> asyncio.Task[None] | None:
-        """Runs `work` until it returns, or until the task is cancelled, which harms no other.
+        """Runs `work` until it returns, or until the task is cancelled, which affects no other.
 
-        None when everything is ending already.
+        None when the owner is stopping.
         """
         return self._start(name, self._run(name, work, on_failure))
 
     def every(self, name: str, period_s: float, work: Work) -> None:
-        """Runs `work` after each `period_s`, forever; a failure costs that one turn."""
+        """Runs `work` after each `period_s`, forever; a failure is logged."""
         self._start(name, self._every(name, period_s, work))
 
     def once(self, name: str, work: Work) -> None:
-        """Runs `work` once; a failure is logged, and that is all."""
+        """Runs `work` once; a failure is logged."""
         self._start(name, self._attempt(name, work))
 
     def _start(self, name: str, running: Coroutine[None, None, None]) -> asyncio.Task[None] | None:
         if self._is_stopping:
-            running.close()  # What comes too late is not begun.
+            running.close()  # Not started: the owner is stopping.
             return None
         task = self._group.create_task(running, name=f"{self._owner}: {name}")
         self._tasks.add(task)
@@ -103,6 +105,19 @@ class Services:
             await _done(work)
         except Exception:
             log.exception("%s: %s failed", self._owner, name)
+
+
+async def to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Like `asyncio.to_thread`, but a caller that is cancelled waits until the thread is done.
+
+    A thread cannot be stopped, and would still work on the same file.
+    """
+    work = asyncio.create_task(asyncio.to_thread(function, *args, **kwargs))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise
 
 
 async def _done(work: Work) -> None:

@@ -10,8 +10,7 @@ from roquet.net.connection import Connection, FastPath
 from roquet.net.deadlines import DeadlineSweep
 from roquet.net.errors import AddressTaken
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionBudget, ConnectionLimits
-from roquet.net.listening import Listener, may_keep
-from roquet.net.ports import at_free_port
+from roquet.net.listening import Listener, at_free_port, may_keep
 from roquet.net.router import Router
 from roquet.net.tls.contexts import ServerTls
 from roquet.net.tls.detection import TlsDetector

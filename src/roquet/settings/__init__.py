@@ -1,5 +1,5 @@
-"""SETTINGS under Apache's names, as far as all servers treat them alike.
+"""Options under Apache's names, as far as all servers treat them alike.
 
-How Java reads a value, which promises are refused because they cannot be kept, and how a change
-made at run time survives a restart. Which keys there are is each server's own business.
+How options are declared and parsed, which are refused because they are not supported, and how a
+change made at run time survives a restart. Each server declares its own options. Imports `errors`.
 """

@@ -2,10 +2,10 @@
 
     changedSettings.json   {"brokerPermission":{"value":"4","started_with":"6"}}
 
-A change stays in force over restarts until the server is started with something else for the same
-setting than it was before the change: then the file of the operator wins, and the change is
-forgotten for good. That is why the value that the server had been started with is kept beside
-each change. To be rid of all changes, stop the server and remove the file.
+A change survives restarts until the configured value of the same option differs from what it was
+before the change: then the file of the operator takes precedence, and the change is dropped. That
+is why the configured value is stored with each change. To drop all changes, stop the server and
+remove the file.
 
 Apache writes changes into the file that the server was started with. We leave the operator's file
 alone: it may be shared, kept under version control or not be ours to write.
@@ -27,7 +27,7 @@ C = TypeVar("C")
 
 
 class BadChanges(RoquetError):
-    """What the file holds is no table of changes."""
+    """The file does not contain a table of changes."""
 
 
 class _Change(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ _Table = dict[str, _Change]
 
 @final
 class ChangedSettings:
-    """`start` is what the server was started with: every setting that may be changed, as text."""
+    """`start` has the configured values: every option that may be changed, as text."""
 
     def __init__(self, start: Mapping[str, str]) -> None:
         self._start = start
@@ -59,7 +59,7 @@ class ChangedSettings:
         return msgspec.json.encode(self._table)
 
     def note(self, values: Mapping[str, str]) -> None:
-        """A setting that has the value again that the server was started with is not changed."""
+        """A change back to the configured value removes the entry."""
         for key, value in values.items():
             started_with = self._start[key]
             if value == started_with:
@@ -69,7 +69,7 @@ class ChangedSettings:
         self.change_count += 1
 
     def applied_to(self, config: C, change: Callable[[C, Mapping[str, str]], C]) -> C:
-        """`config` with what is still in force; what is not is forgotten, and logged.
+        """`config` with the changes that still apply; the others are dropped, and logged.
 
         `change` raises a RoquetError for what cannot be changed, or not like that.
         """
@@ -78,8 +78,7 @@ class ChangedSettings:
             if start != known.started_with:
                 self._forget(key)
                 log.info(
-                    "%s=%s: what the server is started with is new, and wins over %s, to which it "
-                    "had been changed at run time",
+                    "%s=%s: the configured value has changed and replaces %s, set at run time",
                     *(key, start, known.value),
                 )
                 continue
@@ -87,10 +86,10 @@ class ChangedSettings:
                 config = change(config, {key: known.value})
             except RoquetError as error:
                 self._forget(key)
-                log.warning("%s=%s is forgotten: %s", key, known.value, error)
+                log.warning("dropped %s=%s, which was set at run time: %s", key, known.value, error)
             else:
                 log.info(
-                    "%s=%s: a change at run time wins over %s, which the server is started with",
+                    "%s=%s: set at run time, replaces the configured value %s",
                     *(key, known.value, start),
                 )
         return config

@@ -1,4 +1,4 @@
-"""How much a server writes to its log, which may be changed while it runs."""
+"""The log level of a server, which may be changed while it runs."""
 
 import logging
 from enum import Enum
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class LogLevel(Enum):
-    """What is logged is at least as important; by the names that Python has for it."""
+    """The lowest level that is logged, by Python's names."""
 
     DEBUG = "DEBUG"
     INFO = "INFO"
@@ -18,11 +18,11 @@ DEFAULT: Final = LogLevel.INFO
 
 
 def obey_log_level(level: LogLevel) -> None:
-    """From now on, for everything of ours in this process."""
+    """Sets the level of all loggers of roquet in this process."""
     logging.getLogger("roquet").setLevel(level.value)
 
 
 def obey_log_level_from_start(level: LogLevel) -> None:
-    """A server that was told nothing leaves the log to the program that it runs in."""
+    """Without a configured level, logging is left to the program that runs the server."""
     if level is not DEFAULT:
         obey_log_level(level)

@@ -10,7 +10,7 @@ from typing import Final
 
 from roquet.broker.replication.failover.own_etcd import PEERS_DISTANCE, own_etcd_words
 from roquet.errors import RoquetError
-from roquet.net.ports import free_port
+from roquet.net.listening import free_port
 from roquet.protocol.host import Address
 
 _HOST: Final = "127.0.0.1"

@@ -12,8 +12,8 @@ from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock, SystemClock
 from roquet.disk import SystemDisk
 from roquet.namesrv.config import NameServerConfig
-from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.server import serve_names
+from roquet.namesrv.state import NameServer
 from roquet.net.peers import Peers
 from roquet.net.router import Router
 from roquet.protocol.bodies.body import DataVersion

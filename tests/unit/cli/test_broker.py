@@ -82,11 +82,11 @@ def test_a_change_at_run_time_survives_until_the_file_says_something_new(tmp_pat
     with OurBroker(tmp_path, configuration={"fileReservedTime": "48"}) as broker:
         settings = settings_of(broker)
         assert (settings["fileReservedTime"], settings["transactionCheckMax"]) == ("24", "3")
-    assert "fileReservedTime=24: a change at run time wins over 48" in broker.log_tail()
+    assert "fileReservedTime=24: set at run time" in broker.log_tail()
     with OurBroker(tmp_path, configuration={"fileReservedTime": "12"}) as broker:
         settings = settings_of(broker)
         assert (settings["fileReservedTime"], settings["transactionCheckMax"]) == ("12", "3")
-    assert "fileReservedTime=12: what the server is started with is new" in broker.log_tail()
+    assert "fileReservedTime=12: the configured value has changed" in broker.log_tail()
 
 
 def test_what_is_not_obeyed_is_named_once(tmp_path: Path) -> None:

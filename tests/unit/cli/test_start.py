@@ -74,7 +74,7 @@ with TemporaryDirectory() as root:
 """
 
 ADDRESSES = """
-from roquet.net.own_addresses import ip_of
+from roquet.net.addresses import ip_of
 assert ip_of("127.0.0.1") == ip_of("localhost") == "127.0.0.1"
 """
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.net.own_addresses import reachable_host
+from roquet.net.addresses import reachable_host
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.name_server import ClusterInfo
 from roquet.protocol.codes import RequestCode

@@ -10,7 +10,7 @@ from roquet.disk import SystemDisk
 from roquet.namesrv import server
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.handlers import ROUTES
-from roquet.namesrv.name_server import NameServer
+from roquet.namesrv.state import NameServer
 from roquet.net.router import Reply, RequestRoute
 from roquet.protocol.bodies.body import DataVersion, read_body, write_body
 from roquet.protocol.bodies.name_server import (

@@ -7,8 +7,8 @@ import pytest
 
 from roquet.disk import SystemDisk
 from roquet.namesrv.config import NameServerConfig
-from roquet.namesrv.kv_config import KvConfig
 from roquet.namesrv.server import serve_names
+from roquet.namesrv.state import KvConfig
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts, fields_text

@@ -24,7 +24,7 @@ async def test_a_closed_connection_takes_its_broker_along(
         await broker.ask(registration())
         assert names.server.routes.route("t") is not None
     await eventually(lambda: names.server.routes.route("t") is None)
-    assert "forgot c/a/0 at 10.0.0.1:10911: its connection is closed" in caplog.text
+    assert "removed broker c/a/0 at 10.0.0.1:10911: its connection is closed" in caplog.text
 
 
 async def test_a_silent_broker_is_forgotten_and_its_connection_closed(
@@ -36,7 +36,7 @@ async def test_a_silent_broker_is_forgotten_and_its_connection_closed(
         expire_brokers(names.server)
         assert names.server.routes.route("t") is None
         assert await broker.until_closed() == b""
-    assert caplog.text.count("forgot c/a/0") == 1
+    assert caplog.text.count("removed broker c/a/0") == 1
 
 
 async def test_expiry_happens_by_itself(tmp_path: Path) -> None:

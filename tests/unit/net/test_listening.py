@@ -9,8 +9,7 @@ from typing import cast
 import pytest
 
 from roquet.net import listening
-from roquet.net.listening import Listener, is_of_this_machine, may_keep
-from roquet.net.ports import free_port
+from roquet.net.listening import Listener, free_port, is_of_this_machine, may_keep
 from tests.support.eventually import eventually
 from tests.support.few_descriptors import few_descriptors_left
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from roquet.net.addresses import read_place
 from roquet.net.errors import BadAddress
-from roquet.net.listening_place import read_place
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from roquet.net.addresses import split_address
 from roquet.net.errors import (
     BadAddress,
     CallTimedOut,
@@ -14,7 +15,7 @@ from roquet.net.errors import (
     TooManyInFlight,
 )
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
-from roquet.net.peers import Peers, split_address
+from roquet.net.peers import Peers
 from roquet.net.router import Reply, Router
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command, encode_command

@@ -7,9 +7,9 @@ from itertools import repeat
 import pytest
 
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
-from roquet.net import ports
+from roquet.net import listening
 from roquet.net.errors import NoFreePort
-from roquet.net.ports import PORTS, at_free_port, free_port
+from roquet.net.listening import PORTS, at_free_port, free_port
 
 HOST = "127.0.0.1"
 LINUX_FIRST_OUTGOING_PORT = 32_768
@@ -33,7 +33,7 @@ def test_a_port_is_no_neighbour_of_another_broker() -> None:
 
 def test_its_neighbours_are_free_too(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port(HOST, -2)
-    monkeypatch.setattr(ports, "turns", repeat(port))
+    monkeypatch.setattr(listening, "turns", repeat(port))
     with socket.create_server((HOST, port - 2)):
         assert free_port(HOST, 1) == port
         with pytest.raises(NoFreePort, match=HOST):

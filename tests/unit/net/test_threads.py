@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from roquet.net.threads import to_its_end
+from roquet.net.service import to_its_end
 
 
 async def test_it_returns_and_raises_what_the_work_does() -> None:

@@ -26,10 +26,11 @@ from roquet.broker.replication.run_until_first_fails import run_until_first_fail
 from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
+from roquet.net.addresses import split_address
 from roquet.net.byte_stream import ByteStream, connect_stream
 from roquet.net.errors import NetError, TlsRefused
 from roquet.net.limits import DEFAULT_LIMITS
-from roquet.net.peers import CONNECT_TIMEOUT_S, split_address
+from roquet.net.peers import CONNECT_TIMEOUT_S
 from roquet.state_file import StateFileError
 from roquet.store.errors import StoreError
 from roquet.store.message_store import MessageStore

@@ -8,10 +8,8 @@ from typing import Final, TypeVar
 
 from roquet.access.accounts import read_own_account
 from roquet.net.address_server import read_source
+from roquet.net.addresses import is_wildcard, read_place, split_address
 from roquet.net.errors import BadAddress
-from roquet.net.listening_place import read_place
-from roquet.net.own_addresses import is_wildcard
-from roquet.net.peers import split_address
 from roquet.protocol.names import is_name
 from roquet.settings.options import (
     NOT_SHOWN,

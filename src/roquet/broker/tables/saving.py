@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Final, Protocol, final
 
-from roquet.net.threads import to_its_end
+from roquet.net.service import to_its_end
 from roquet.state_file import StateFile, StateNotSaved
 
 log = logging.getLogger(__name__)

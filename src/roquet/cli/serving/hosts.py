@@ -2,7 +2,7 @@
 
 from argparse import ArgumentTypeError
 
-from roquet.net.own_addresses import is_wildcard
+from roquet.net.addresses import is_wildcard
 
 
 def reachable_host_name(text: str) -> str:

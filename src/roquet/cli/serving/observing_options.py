@@ -3,8 +3,8 @@
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from roquet.cli.serving.log_lines import LogForm
+from roquet.net.addresses import read_place
 from roquet.net.errors import BadAddress
-from roquet.net.listening_place import read_place
 from roquet.protocol.host import Address
 
 

@@ -22,8 +22,8 @@ from roquet.cli.serving.development_tls import development_settings
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.cluster.tls import TlsConfig
-from roquet.net.own_addresses import local_host, reachable_host
-from roquet.net.ports import free_port
+from roquet.net.addresses import local_host, reachable_host
+from roquet.net.listening import free_port
 from roquet.net.tls.settings import TlsSettings
 from roquet.protocol.host import Address
 

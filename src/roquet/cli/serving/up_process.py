@@ -20,10 +20,10 @@ from roquet.cli.serving.log_lines import LogForm, log_to_stderr
 from roquet.clock import Clock, SystemClock
 from roquet.disk import SystemDisk
 from roquet.namesrv.config import NameServerConfig
-from roquet.namesrv.name_server import NameServer
 from roquet.namesrv.server import serve_names
+from roquet.namesrv.state import NameServer
+from roquet.net.addresses import local_host, reachable_host
 from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
-from roquet.net.own_addresses import local_host, reachable_host
 from roquet.net.tls.settings import TlsSettings
 from roquet.protocol.host import Address
 from roquet.temporary import remove_leftovers, temporary_directory
@@ -147,9 +147,9 @@ async def _pages(
         return
     # Only who wants to watch pays for loading it.
     from roquet.monitoring.pages import MonitoredServer, serve_pages  # noqa: PLC0415
-    from roquet.namesrv.metrics import ObservedNameServer  # noqa: PLC0415
+    from roquet.namesrv.metrics import MonitoredNameServer  # noqa: PLC0415
 
-    servers: list[MonitoredServer] = [ObservedNameServer(names), *map(observed, brokers)]
+    servers: list[MonitoredServer] = [MonitoredNameServer(names), *map(observed, brokers)]
     async with serve_pages(plan.http_place, servers, clock) as port:
         yield f" http={plan.http_place._replace(port=port)}"
 

@@ -9,8 +9,9 @@ from typing import Final, final
 import msgspec
 
 from roquet.client.config import Credentials
+from roquet.net.addresses import split_address
 from roquet.net.errors import BadAddress
-from roquet.net.peers import Peers, split_address
+from roquet.net.peers import Peers
 from roquet.protocol import acl
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command

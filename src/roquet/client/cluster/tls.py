@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from roquet.client.errors import BadArgument
-from roquet.net.tls.contexts import calling_context
+from roquet.net.tls.contexts import client_context
 from roquet.net.tls.settings import TlsFiles
 
 
@@ -42,7 +42,7 @@ def tls_context(tls: TlsConfig | bool) -> ssl.SSLContext | None:
         trusted=_path(config.ca_file),
     )
     try:
-        return calling_context(files, check_host=config.check_host, verify=config.verify)
+        return client_context(files, check_host=config.check_host, verify=config.verify)
     except OSError as error:  # An SSLError is one, too.
         raise BadArgument(f"`tls` {config} cannot be used: {error}") from None
 

@@ -16,7 +16,7 @@ from roquet.client.errors import Unreachable
 from roquet.client.queue_ref import QueueRef, queue_ref, wire_queue
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
-from roquet.net.threads import to_its_end
+from roquet.net.service import to_its_end
 from roquet.protocol.bodies.body import QueueTable, read_body, write_body
 from roquet.protocol.bodies.offsets import ResetOffsets
 from roquet.state_file import StateFile, StateNotSaved

@@ -19,8 +19,8 @@ from roquet.client.errors import BadArgument
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage, received_of
 from roquet.clock import Clock
+from roquet.net.addresses import split_address
 from roquet.net.errors import BadAddress
-from roquet.net.peers import split_address
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command

@@ -1,11 +1,12 @@
-"""How both sides of an encrypted connection know each other: certificates, and whom they trust.
+"""TLS contexts of both sides: certificates, trusted authorities, and why handshakes fail.
 
-Versions before TLS 1.2 are not spoken.
+Versions before TLS 1.2 are not supported.
 """
 
 import asyncio
 import logging
 import ssl
+from enum import Enum
 from typing import Final, final
 
 from roquet.clock import Clock
@@ -21,28 +22,28 @@ _DEMANDS: Final = {
 }
 
 
-# The first byte of a TLS handshake. No frame, and no report of a slave, begins with it.
+# The first byte of a TLS handshake. No frame, and no report of a slave, starts with it.
 _HANDSHAKE: Final = 0x16
 
 
 def is_encrypted(first: int, mode: TlsMode) -> bool:
-    """Whether a peer with this first byte speaks TLS. Raises TlsRefused where that is not taken."""
+    """Whether a peer with this first byte speaks TLS. Raises TlsRefused if `mode` forbids it."""
     if first == _HANDSHAKE:
         if mode is TlsMode.DISABLED:
             raise TlsRefused("it speaks TLS, which is disabled here")
         return True
     if mode is TlsMode.ENFORCING:
         raise TlsRefused(
-            "it does not speak TLS, and nothing else is spoken here: a broker needs tls.enable=true"
+            "it does not speak TLS, which is required here: a broker needs tls.enable=true"
         )
     return False
 
 
-def calling_context(files: TlsFiles, *, check_host: bool, verify: bool) -> ssl.SSLContext:
-    """For connections that we open; without trusted files those of the system. Raises OSError."""
+def client_context(files: TlsFiles, *, check_host: bool, verify: bool) -> ssl.SSLContext:
+    """For connections that we open; trusts the system's authorities by default. Raises OSError."""
     context = ssl.create_default_context(cafile=files.trusted)
-    # Python 3.13 refuses certificates that do not name the key of who signed them. Those of many
-    # private authorities do not, and Java and older Pythons take them.
+    # Python 3.13 refuses certificates without an authority key identifier. Those of many private
+    # authorities have none, and Java and older Pythons accept them.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if files.certificate is not None:
@@ -54,8 +55,8 @@ def calling_context(files: TlsFiles, *, check_host: bool, verify: bool) -> ssl.S
 
 
 @final
-class CallingTls:
-    """For servers that have to prove who they are, by name; files are read again by `reload`."""
+class ClientTls:
+    """The client side towards verified servers; files are read again by `reload`."""
 
     def __init__(self, files: TlsFiles) -> None:
         """Raises TlsNotUsable."""
@@ -68,16 +69,16 @@ class CallingTls:
         return self._context
 
     def reload(self) -> None:
-        """Connections that are open go on as they are. Raises TlsNotUsable, and changes nothing."""
+        """Open connections are not affected. Raises TlsNotUsable, and changes nothing."""
         try:
-            self._context = calling_context(self._files, check_host=True, verify=True)
-        except OSError as error:  # An SSLError is one, too.
+            self._context = client_context(self._files, check_host=True, verify=True)
+        except OSError as error:  # SSLError is a subclass.
             raise TlsNotUsable(str(self._files), str(error)) from None
 
 
 @final
 class ServerTls:
-    """What a server shows to peers, and asks of them; files are read again by `reload`."""
+    """The TLS contexts of a server; files are read again by `reload`."""
 
     def __init__(self, settings: TlsSettings, clock: Clock) -> None:
         """Raises TlsNotUsable."""
@@ -89,8 +90,8 @@ class ServerTls:
         self.reload()
         if self.mode is TlsMode.ENFORCING and settings.is_self_signed:
             log.warning(
-                "the certificate of this server is made when it starts, and nobody can check it: "
-                "name one in tls.server.certPath, or give --tls-cert"
+                "the certificate of this server is generated, and clients cannot verify it: "
+                "set tls.server.certPath, or give --tls-cert"
             )
 
     @property
@@ -107,24 +108,24 @@ class ServerTls:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """For the next connection; None if a certificate has to be made first."""
+        """For the next connection; None if a certificate has to be generated first."""
         return self._context
 
     def make_context(self) -> asyncio.Future[ssl.SSLContext]:
-        """Done when there is one, for all who ask meanwhile. It fails with TlsNotUsable."""
+        """Done when there is one; shared by all callers. It fails with TlsNotUsable."""
         if self._making is None:
-            # What makes certificates is large, and while it is loaded others are served.
+            # The library that generates certificates is large; other clients are served meanwhile.
             self._making = asyncio.ensure_future(asyncio.to_thread(self._self_signed_context))
             self._making.add_done_callback(self._made)
         return self._making
 
     def _made(self, making: asyncio.Future[ssl.SSLContext]) -> None:
-        self._making = None  # After a failure the next one who asks tries again.
+        self._making = None  # After a failure the next caller tries again.
         if not making.cancelled() and making.exception() is None:
             self._context = making.result()
 
     def reload(self) -> None:
-        """Connections that are open go on as they are. Raises TlsNotUsable, and changes nothing."""
+        """Open connections are not affected. Raises TlsNotUsable, and changes nothing."""
         outgoing = _outgoing_context(self._settings)
         if self.mode is not TlsMode.DISABLED and not self._settings.is_self_signed:
             self._context = self._accepting_context(self._settings.server)
@@ -132,7 +133,7 @@ class ServerTls:
 
     def _self_signed_context(self) -> ssl.SSLContext:
         try:
-            # Servers seldom need it, and start faster without it.
+            # Rarely needed, and servers start faster without it.
             from roquet.net.tls.self_signed import self_signed  # noqa: PLC0415
             from roquet.temporary import temporary_directory  # noqa: PLC0415
 
@@ -142,19 +143,19 @@ class ServerTls:
                 path.write_bytes(made.key + made.certificate)
                 files = TlsFiles(certificate=path, trusted=self._settings.server.trusted)
                 return self._accepting_context(files)
-        # Where there is no descriptor left, modules cannot be read, and libraries not be linked.
+        # Without free descriptors, modules and libraries cannot be loaded.
         except (OSError, ImportError) as error:
-            raise TlsNotUsable("a certificate of our own", str(error)) from None
+            raise TlsNotUsable("a generated certificate", str(error)) from None
 
     def _accepting_context(self, files: TlsFiles) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # A peer that asks for new keys again and again costs far more than it pays.
+        # Repeated renegotiation costs a server far more than the peer.
         context.options |= ssl.OP_NO_RENEGOTIATION
         try:
             _load_own(context, files)
             self._ask_clients(context, files)
-        except OSError as error:  # An SSLError is one, too.
+        except OSError as error:  # SSLError is a subclass.
             raise TlsNotUsable(str(files), str(error)) from None
         return context
 
@@ -165,30 +166,104 @@ class ServerTls:
         elif self._settings.check_clients:
             context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
         else:
-            demand = ssl.CERT_NONE  # There is nobody to compare it with.
+            demand = ssl.CERT_NONE  # There is no authority to verify it with.
         context.verify_mode = demand
 
 
 def _outgoing_context(settings: TlsSettings) -> ssl.SSLContext | None:
-    """For calls to other servers; None if they are not encrypted. Raises TlsNotUsable."""
+    """For connections to other servers; None if they are not encrypted. Raises TlsNotUsable."""
     if not settings.encrypt_calls:
         return None
     files = settings.client
     verify = settings.check_servers or files.trusted is not None
     if not verify:
         log.warning(
-            "calls are encrypted, but anybody may answer them: name the certificates of other "
-            "servers in tls.client.trustCertPath"
+            "outgoing connections are encrypted, but servers are not verified: set "
+            "tls.client.trustCertPath"
         )
     try:
-        # Certificates of servers seldom name their addresses. Among all authorities of the system
-        # somebody else's certificate is easily had, among those of a file it is not.
-        return calling_context(files, check_host=files.trusted is None, verify=verify)
-    except OSError as error:  # An SSLError is one, too.
+        # Certificates of servers seldom contain their addresses. With all authorities of the system
+        # a certificate of another host is easy to get, with those of a file it is not.
+        return client_context(files, check_host=files.trusted is None, verify=verify)
+    except OSError as error:  # SSLError is a subclass.
         raise TlsNotUsable(str(files), str(error)) from None
 
 
 def _load_own(context: ssl.SSLContext, files: TlsFiles) -> None:
     assert files.certificate is not None
-    # Without any password OpenSSL would ask the terminal for one, and wait.
+    # Without a password OpenSSL would prompt at the terminal, and wait.
     context.load_cert_chain(files.certificate, files.key, files.key_password or "")
+
+
+# Why handshakes fail: OpenSSL's reasons, and what to do about them.
+
+
+class TlsSide(Enum):
+    """Our side. The client side may be a broker or a client, so remedies name options of both."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+
+def tls_failure(error: ssl.SSLError, side: TlsSide) -> str:
+    """One line about the peer, to follow its name and a colon."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = error.verify_message.rstrip(".")
+        return f"certificate verify failed: {why}; {_remedy(error.verify_code, side)}"
+    reason = error.reason or str(error)
+    for part, meaning in _MEANINGS[side].items():
+        if part in reason:
+            return f"{meaning} ({reason})"
+    return f"TLS handshake failed: {reason}"
+
+
+# Codes of X509_V_ERR_* in OpenSSL's x509_vfy.h.
+_NOT_YET_VALID: Final = 9
+_EXPIRED: Final = 10
+_OTHER_HOST: Final = (62, 64)
+
+_SIGNERS: Final = {
+    TlsSide.CLIENT: (
+        "add its authority to tls.client.trustCertPath, or to a client's TlsConfig.ca_file"
+    ),
+    TlsSide.SERVER: "add its authority to tls.server.trustCertPath",
+}
+
+
+def _remedy(verify_code: int, side: TlsSide) -> str:
+    if verify_code in (_NOT_YET_VALID, _EXPIRED):
+        return "it needs a new one, or one of the two clocks is wrong"
+    if verify_code in _OTHER_HOST:
+        return "it needs a certificate for the host that was connected to"
+    return _SIGNERS[side]
+
+
+_REJECTED_BY_SERVER: Final = (
+    "it rejects our certificate, or requires one: set tls.client.certPath, or a client's"
+    " TlsConfig.cert_file, to one that its tls.server.trustCertPath trusts"
+)
+_REJECTED_BY_CLIENT: Final = (
+    "it rejects our certificate: its tls.client.trustCertPath, or TlsConfig.ca_file, has to"
+    " contain its authority"
+)
+
+# By a part of OpenSSL's reason: alerts come from the other side.
+_MEANINGS: Final[dict[TlsSide, dict[str, str]]] = {
+    TlsSide.CLIENT: {
+        "ALERT_UNKNOWN_CA": _REJECTED_BY_SERVER,
+        "ALERT_CERTIFICATE": _REJECTED_BY_SERVER,
+        "ALERT_BAD_CERTIFICATE": _REJECTED_BY_SERVER,
+        # With TLS 1.2, the alert of a server that requires a certificate.
+        "ALERT_HANDSHAKE_FAILURE": _REJECTED_BY_SERVER,
+        "WRONG_VERSION_NUMBER": "it does not speak TLS",
+    },
+    TlsSide.SERVER: {
+        "ALERT_UNKNOWN_CA": _REJECTED_BY_CLIENT,
+        "ALERT_CERTIFICATE": _REJECTED_BY_CLIENT,
+        "ALERT_BAD_CERTIFICATE": _REJECTED_BY_CLIENT,
+        "PEER_DID_NOT_RETURN_A_CERTIFICATE": (
+            "it presents no certificate: a broker needs tls.client.certPath, a client"
+            " TlsConfig.cert_file"
+        ),
+    },
+}

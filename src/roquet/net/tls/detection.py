@@ -17,8 +17,7 @@ from roquet.net.deadlines import CLOSING_TIMEOUT_S, DeadlineSweep
 from roquet.net.errors import TlsNotUsable, TlsRefused
 from roquet.net.limits import ConnectionLimits
 from roquet.net.listening import is_of_this_machine
-from roquet.net.tls.contexts import ServerTls, is_encrypted
-from roquet.net.tls.reasons import TlsSide, tls_failure
+from roquet.net.tls.contexts import ServerTls, TlsSide, is_encrypted, tls_failure
 from roquet.net.tls.settings import TlsMode
 from roquet.net.tls.transport import TlsSession, TlsTransport
 from roquet.protocol.host import Address
@@ -166,7 +165,7 @@ class TlsDetector(asyncio.Protocol):
             is_done = session.handshake(data)
         except ssl.SSLError as error:
             self._transport.write(session.to_send())  # An alert tells the peer why.
-            self._refuse(tls_failure(error, TlsSide.ANSWERING))
+            self._refuse(tls_failure(error, TlsSide.SERVER))
             return
         self._transport.write(session.to_send())
         if is_done:

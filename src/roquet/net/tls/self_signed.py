@@ -1,7 +1,7 @@
-"""Certificates that servers make for themselves: good for trying things out.
+"""Self-signed certificates that servers generate, for trying things out.
 
-They keep eavesdroppers away, and nobody else: only those who have been given the certificate itself
-can tell its owner from others.
+They protect against eavesdropping only: a client that does not have the certificate itself cannot
+verify the server.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _LIFETIME: Final = timedelta(days=3650)
-# Clocks of other machines may be late.
+# Clocks of other machines may be behind.
 _BACKDATED: Final = timedelta(days=1)
 _ALWAYS: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -45,7 +45,7 @@ def self_signed(hosts: Iterable[str], now_ms: int) -> SelfSigned:
         .not_valid_before(now - _BACKDATED)
         .not_valid_after(now + _LIFETIME)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        # It vouches for itself, so it has to be allowed to.
+        # It signs itself, so it has to be a CA.
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_USAGE, critical=True)
         .add_extension(x509.ExtendedKeyUsage(_PURPOSES), critical=False)

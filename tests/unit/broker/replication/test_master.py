@@ -303,7 +303,7 @@ async def test_a_plain_slave_is_refused_where_tls_is_enforced(
                 assert await asyncio.wait_for(reader.read(), 30) == b""
         assert not master.replicas.slaves
     (line,) = [each for each in caplog.messages if each.startswith("refusing slave")]
-    assert "nothing else is spoken here: a broker needs tls.enable=true" in line
+    assert "which is required here: a broker needs tls.enable=true" in line
 
 
 async def test_an_encrypted_slave_is_refused_where_tls_is_disabled(
@@ -326,8 +326,8 @@ async def test_a_master_of_another_authority_is_not_followed(
         running_slave(tmp_path / "slave", master.address, tls=stranger) as slave,
     ):
         fill(master, 1)
-        await eventually(lambda: "name who signed it in tls.client.trustCertPath" in caplog.text)
-        await eventually(lambda: "it does not take our certificate: its tls.client" in caplog.text)
+        await eventually(lambda: "authority to tls.client.trustCertPath" in caplog.text)
+        await eventually(lambda: "it rejects our certificate: its tls.client" in caplog.text)
         assert slave.store.log_end == 0
 
 
@@ -358,8 +358,8 @@ async def test_a_slave_of_another_authority_is_not_let_in(
         async with running_slave(
             tmp_path / "slave", master.address, tls=tls, secret=secret("slave")
         ) as slave:
-            await eventually(lambda: "name who signed it in tls.server.trustCert" in caplog.text)
-            await eventually(lambda: "it does not take our certificate, or wants" in caplog.text)
+            await eventually(lambda: "authority to tls.server.trustCert" in caplog.text)
+            await eventually(lambda: "it rejects our certificate, or requires" in caplog.text)
             assert slave.store.log_end == 0
         own = trusting(authority, authority.vouch_for("slave"))
         async with running_slave(

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from roquet.broker.replication.frames import encode_header
-from roquet.net.ports import free_port
+from roquet.net.listening import free_port
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
 from tests.support.golden_replication import SIZES, log_bytes, master_store, recorded

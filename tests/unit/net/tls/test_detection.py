@@ -15,7 +15,7 @@ from roquet.net.errors import ConnectFailed, ConnectionLost, NetError
 from roquet.net.limits import ConnectionLimits, ServerLimits
 from roquet.net.peers import Peers
 from roquet.net.router import Router
-from roquet.net.tls.contexts import calling_context
+from roquet.net.tls.contexts import client_context
 from roquet.net.tls.settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
 from tests.support.certificates import DAY, Authority
 from tests.support.echo_server import EchoServer, echo_request, echoed_text, running_echo_server
@@ -38,7 +38,7 @@ def settings(authority: Authority) -> TlsSettings:
 
 def trusting(authority: Authority, own: TlsFiles | None = None) -> ssl.SSLContext:
     files = replace(own or TlsFiles(), trusted=authority.certificate)
-    return calling_context(files, check_host=True, verify=True)
+    return client_context(files, check_host=True, verify=True)
 
 
 @asynccontextmanager
@@ -109,8 +109,8 @@ async def test_whoever_asks_may_encrypt_where_it_is_permitted(
 
 
 async def test_without_certificates_a_server_makes_one_that_nobody_can_check() -> None:
-    careless = calling_context(TlsFiles(), check_host=False, verify=False)
-    careful = calling_context(TlsFiles(), check_host=False, verify=True)
+    careless = client_context(TlsFiles(), check_host=False, verify=False)
+    careful = client_context(TlsFiles(), check_host=False, verify=True)
     async with (
         running_echo_server(tls=TlsSettings()) as server,
         calling(careless) as peers,
@@ -132,7 +132,7 @@ async def test_a_plain_peer_is_refused_where_tls_is_enforced(
         assert server.served == []
         await eventually(lambda: server.listener.connection_count == 0)
     (warning,) = warnings(caplog)
-    assert "it does not speak TLS, and nothing else is spoken here" in warning
+    assert "it does not speak TLS" in warning
 
 
 async def test_an_encrypted_peer_is_refused_where_tls_is_disabled(
@@ -324,7 +324,7 @@ async def test_a_certificate_that_cannot_be_made_use_of_refuses_the_peer_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     missing = TlsSettings(server=TlsFiles(trusted=tmp_path / "missing.pem"))
-    careless = calling_context(TlsFiles(), check_host=False, verify=False)
+    careless = client_context(TlsFiles(), check_host=False, verify=False)
     async with (
         running_echo_server(tls=missing) as server,
         calling(careless) as encrypted,

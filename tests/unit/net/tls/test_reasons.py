@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.net.tls.contexts import calling_context
-from roquet.net.tls.reasons import TlsSide, tls_failure
+from roquet.net.tls.contexts import TlsSide, client_context, tls_failure
 from roquet.net.tls.settings import TlsFiles
 from roquet.net.tls.transport import TlsSession
 from tests.support.certificates import DAY, Authority
@@ -22,12 +21,12 @@ def failure(
 ) -> dict[TlsSide, str]:
     """The first words of each."""
     sessions = {
-        TlsSide.CALLING: TlsSession(calling, called_host),
-        TlsSide.ANSWERING: TlsSession(answering),
+        TlsSide.CLIENT: TlsSession(calling, called_host),
+        TlsSide.SERVER: TlsSession(answering),
     }
     said: dict[TlsSide, str] = {}
     heard = b""
-    for side in [TlsSide.CALLING, TlsSide.ANSWERING] * 4:
+    for side in [TlsSide.CLIENT, TlsSide.SERVER] * 4:
         try:
             sessions[side].handshake(heard)
         except ssl.SSLError as error:
@@ -45,31 +44,31 @@ def server(files: TlsFiles) -> ssl.SSLContext:
 
 def trusting(authority: Authority) -> ssl.SSLContext:
     files = TlsFiles(trusted=authority.certificate)
-    return calling_context(files, check_host=True, verify=True)
+    return client_context(files, check_host=True, verify=True)
 
 
 def test_a_certificate_that_has_expired_needs_a_new_one(authority: Authority) -> None:
     old = authority.vouch_for(lifetime=-DAY).files
     said = failure("127.0.0.1", trusting(authority), server(old))
-    assert said[TlsSide.CALLING] == (
+    assert said[TlsSide.CLIENT] == (
         "certificate verify failed: certificate has expired; it needs a new one, or one of the two"
         " clocks is wrong"
     )
-    assert said[TlsSide.ANSWERING].startswith("it does not take our certificate")
+    assert said[TlsSide.SERVER].startswith("it rejects our certificate")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.9", "elsewhere.example"])
 def test_a_certificate_for_another_host_is_said_to_be_one(authority: Authority, host: str) -> None:
     said = failure(host, trusting(authority), server(authority.vouch_for().files))
-    assert host in said[TlsSide.CALLING]
-    assert "it needs one for the host that it was called by" in said[TlsSide.CALLING]
+    assert host in said[TlsSide.CLIENT]
+    assert "it needs a certificate for the host" in said[TlsSide.CLIENT]
 
 
 def test_an_unknown_authority_has_to_be_named(authority: Authority, tmp_path: Path) -> None:
     stranger = Authority(tmp_path, "stranger").vouch_for("other").files
     said = failure("127.0.0.1", trusting(authority), server(stranger))
-    assert "name who signed it in tls.client.trustCertPath" in said[TlsSide.CALLING]
-    assert "tls.client.trustCertPath" in said[TlsSide.ANSWERING]
+    assert "authority to tls.client.trustCertPath" in said[TlsSide.CLIENT]
+    assert "tls.client.trustCertPath" in said[TlsSide.SERVER]
 
 
 def test_a_peer_that_is_plain_is_said_to_be(authority: Authority) -> None:
@@ -77,11 +76,11 @@ def test_a_peer_that_is_plain_is_said_to_be(authority: Authority) -> None:
     session.handshake(b"")
     with pytest.raises(ssl.SSLError) as caught:
         session.handshake(b"HTTP/1.1 400 Bad Request\r\n")
-    assert tls_failure(caught.value, TlsSide.CALLING).startswith("it does not speak TLS")
+    assert tls_failure(caught.value, TlsSide.CLIENT).startswith("it does not speak TLS")
 
 
 def test_what_has_no_words_of_its_own_has_those_of_openssl(authority: Authority) -> None:
     session = TlsSession(server(authority.vouch_for().files))
     with pytest.raises(ssl.SSLError) as caught:
         session.handshake(b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00")
-    assert tls_failure(caught.value, TlsSide.ANSWERING) == "no TLS with it: UNEXPECTED_MESSAGE"
+    assert tls_failure(caught.value, TlsSide.SERVER) == "TLS handshake failed: UNEXPECTED_MESSAGE"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.net.tls.contexts import calling_context
+from roquet.net.tls.contexts import client_context
 from roquet.net.tls.settings import TlsFiles, TlsMode, TlsSettings
 from roquet.protocol.command import encode_command
 from tests.support.certificates import Authority
@@ -63,7 +63,7 @@ async def server(tmp_path: Path) -> AsyncIterator[EchoServer]:
 @pytest.fixture
 async def client(server: EchoServer, tmp_path: Path) -> AsyncIterator[HandHeldTls]:
     files = TlsFiles(trusted=tmp_path / "authority.pem")
-    context = calling_context(files, check_host=True, verify=True)
+    context = client_context(files, check_host=True, verify=True)
     async with await RawPeer.connect(server.port) as peer:
         held = HandHeldTls(peer, context)
         await held.handshake()

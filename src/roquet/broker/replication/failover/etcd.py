@@ -12,7 +12,7 @@ import aiohttp
 
 from roquet.broker.replication.failover.records import KeyValue
 from roquet.errors import RoquetError
-from roquet.net.tls.contexts import CallingTls
+from roquet.net.tls.contexts import ClientTls
 
 _OK: Final = 200
 # By a part of what is wrong, the first that fits.
@@ -65,7 +65,7 @@ class Etcd:
     """Belongs to the event loop; `close` ends its connections. Every question raises EtcdError."""
 
     def __init__(
-        self, servers: Sequence[str], timeout_s: float, tls: CallingTls | None = None
+        self, servers: Sequence[str], timeout_s: float, tls: ClientTls | None = None
     ) -> None:
         """`servers` are "host:port", or the same after "https://" with `tls`."""
         self._servers = list(servers)

@@ -42,7 +42,7 @@ from roquet.broker.replication.run_until_first_fails import run_until_first_fail
 from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
-from roquet.net.tls.contexts import CallingTls
+from roquet.net.tls.contexts import ClientTls
 from roquet.state_file import StateNotSaved
 from roquet.store.errors import StoreUnavailable
 from roquet.throttled_log import ThrottledLog
@@ -76,7 +76,7 @@ class FailoverMember:
         config: BrokerConfig,
         clock: Clock,
         broker: Callable[[], Broker | None],
-        tls: CallingTls | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         """`tls` is for servers of etcd that encrypt."""
         self._config = config

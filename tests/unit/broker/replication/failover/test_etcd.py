@@ -14,7 +14,7 @@ from roquet.broker.replication.failover.etcd import (
     Modified,
     Put,
 )
-from roquet.net.tls.contexts import CallingTls
+from roquet.net.tls.contexts import ClientTls
 from roquet.net.tls.settings import TlsFiles
 from tests.support.certificates import Authority
 from tests.support.etcd import RealEtcd
@@ -104,7 +104,7 @@ def shown_to(authority: Authority) -> TlsFiles:
 
 
 async def put(server: str, files: TlsFiles) -> int | None:
-    etcd = Etcd([server], 30.0, CallingTls(files))
+    etcd = Etcd([server], 30.0, ClientTls(files))
     try:
         return await etcd.change([], [Put(KEY, b"1")])
     finally:
@@ -135,7 +135,7 @@ async def test_a_certificate_for_etcd_is_read_again_when_asked(
     careful: RealEtcd, tmp_path: Path, authority: Authority
 ) -> None:
     stranger = Authority(tmp_path, "stranger").vouch_for("own")
-    tls = CallingTls(replace(stranger.files, trusted=authority.certificate))
+    tls = ClientTls(replace(stranger.files, trusted=authority.certificate))
     etcd = Etcd([careful.url], 30.0, tls)
     try:
         with pytest.raises(EtcdError):

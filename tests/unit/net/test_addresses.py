@@ -5,14 +5,14 @@ from ipaddress import ip_address
 
 import pytest
 
-from roquet.net.errors import UnknownHost
-from roquet.net.own_addresses import (
+from roquet.net.addresses import (
     ip_of,
     is_loopback,
     is_wildcard,
     local_host,
     reachable_host,
 )
+from roquet.net.errors import UnknownHost
 
 WILDCARDS = ["0.0.0.0", "::", "0:0:0:0:0:0:0:0", ""]  # noqa: S104
 
