@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.faults.catalog import RIGS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "replication.md").read_text()
-_FAULTS = PAGE.partition("### Which fault costs what")[2].partition("**In numbers")[0]
+_FAULTS = PAGE.partition("### Guarantees by fault")[2].partition("**In numbers")[0]
 _TABLE, _, _NOTES = _FAULTS.partition("\n(a) ")
 _NOTES = "(a) " + _NOTES
 

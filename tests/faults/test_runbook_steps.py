@@ -68,18 +68,18 @@ COVERED: Final[dict[str, tuple[str, ...]]] = {
         "test_the_old_master_comes_back",
         "test_the_old_master_comes_back_late_with_etcd",
     ),
-    "With etcd, nobody steps in": ("test_the_last_broker_founds_again",),
+    "With etcd, no master is elected": ("test_the_last_broker_founds_again",),
     "etcd has lost its data": ("test_an_etcd_that_has_lost_its_data",),
     "etcd is full": ("test_a_full_etcd",),
-    "`/ready` or doctor says that two brokers": ("test_two_brokers_of_one_name_are_parted",),
-    "The log says `nothing is cut": ("test_nothing_is_cut_until_a_person_decides",),
+    "`/ready` or doctor reports that two brokers": ("test_two_brokers_of_one_name_are_parted",),
+    "The log contains `nothing is cut": ("test_nothing_is_cut_until_a_person_decides",),
     "A split network": ("test_a_split_network_by_hand",),
-    "A slave has to be made anew": ("test_a_slave_is_made_anew",),
-    "The log says `its log ends at": ("test_a_master_that_has_lost_its_end",),
-    "The log says `it does not know the secret": ("test_two_secrets",),
-    "The log says `refusing slave ...: it does not speak TLS": ("test_a_slave_without_tls",),
-    "The log says `what follows has expired": ("test_a_slave_that_was_away_too_long",),
-    "The log says `mappedFileSizeCommitLog": ("test_files_of_another_size",),
+    "A slave has to be rebuilt": ("test_a_slave_is_rebuilt",),
+    "The log contains `the slave's log ends at": ("test_a_master_that_has_lost_its_end",),
+    "The log contains `it does not know the secret": ("test_two_secrets",),
+    "The log contains `refusing slave ...: it does not speak TLS": ("test_a_slave_without_tls",),
+    "The log contains `what follows has expired": ("test_a_slave_that_was_away_too_long",),
+    "The log contains `mappedFileSizeCommitLog": ("test_files_of_another_size",),
 }
 
 
@@ -315,7 +315,7 @@ def test_a_split_network_by_hand(tmp_path: Path) -> None:
 # Stores.
 
 
-def test_a_slave_is_made_anew(tmp_path: Path) -> None:
+def test_a_slave_is_rebuilt(tmp_path: Path) -> None:
     with filled(with_etcd(tmp_path)) as (on, ledger):
         one, two = on.brokers
         assert on.until_in_sync(one, (1, 2))

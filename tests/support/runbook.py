@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from tests.support.page_blocks import DOCS
 
-_SECTION: Final = re.compile(r"^## What to do when\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_SECTION: Final = re.compile(r"^## Runbook\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _ENTRY: Final = re.compile(r"^\*\*(.+?)\*\*", re.MULTILINE)
 _IN_BLOCKS: Final = re.compile(r"^(roquet .+?)(?:\s+#.*)?$", re.MULTILINE)
 _IN_TEXT: Final = re.compile(r"`(roquet [^`]+)`", re.DOTALL)

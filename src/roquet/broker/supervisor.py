@@ -103,7 +103,7 @@ class BrokerSupervisor:
                 port = self.broker.config.listen_port
                 config = replace(self._config.as_slave(restart.broker_id), listen_port=port)
                 cut_end = NO_END if restart.cut_end is None else restart.cut_end
-                log.warning("%s begins again as slave %d", config.broker_name, restart.broker_id)
+                log.warning("%s restarts as slave %d", config.broker_name, restart.broker_id)
         except (RoquetError, OSError) as error:
             if not self._has_begun.done():
                 self._has_begun.set_exception(error)
