@@ -25,13 +25,13 @@ from roquet.protocol.host import pack_host
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.properties import parse_properties, properties_text
 from roquet.protocol.messages.record import read_record
-from roquet.protocol.prepared.send_reply import SendReplyTemplate
 from roquet.protocol.record_columns import (
     PropertiesForm,
     decode_records,
     encode_batches,
     find_records,
 )
+from roquet.protocol.templates.send_reply import SendReplyTemplate
 
 REPEATS = 25
 CALLS = 2000

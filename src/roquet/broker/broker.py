@@ -30,7 +30,7 @@ from roquet.net.limits import ConnectionBudget
 from roquet.net.service import Services
 from roquet.net.tls.contexts import ServerTls
 from roquet.protocol.bodies.body import DataVersion
-from roquet.protocol.prepared.send_reply import SendReplyTemplate
+from roquet.protocol.templates.send_reply import SendReplyTemplate
 from roquet.settings.changes import ChangedSettings
 from roquet.store.message_store import MessageStore
 

@@ -59,7 +59,7 @@ from roquet.net.tls.contexts import ServerTls
 from roquet.protocol.bodies.topics import TopicConfigTable
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.message import Property
-from roquet.protocol.prepared.send_reply import SendReplyTemplate
+from roquet.protocol.templates.send_reply import SendReplyTemplate
 from roquet.settings import changes
 from roquet.settings.changes import ChangedSettings
 from roquet.state_file import StateFile

@@ -14,7 +14,7 @@ from roquet.broker.fast_path.header_scan cimport ScannedHeader
 from roquet.broker.fast_path.pulled_header cimport Pulled, read_pulled
 from roquet.broker.tables.tally cimport Tally
 from roquet.protocol.binary cimport Span, bytes_of, int64_t
-from roquet.protocol.prepared.pull_reply cimport Found, found_header
+from roquet.protocol.templates.pull_reply cimport Found, found_header
 from roquet.store.reading.gathering cimport Gathering
 from roquet.store.reading.fast_reads cimport QueueBounds
 

@@ -4,7 +4,7 @@ from roquet.broker.fast_path.sent_header cimport Sent
 from roquet.broker.tables.tally cimport Tally
 from roquet.protocol.binary cimport Span, int64_t, uint8_t
 from roquet.protocol.messages.drafts cimport Item, RecordDraft
-from roquet.protocol.prepared.send_reply cimport SendReplyTemplate, Stored
+from roquet.protocol.templates.send_reply cimport SendReplyTemplate, Stored
 from roquet.store.fast_appends cimport FastAppends
 from roquet.store.write_cursors cimport QueueCursor
 

@@ -17,7 +17,7 @@ from roquet.protocol.headers.messages import (
     PullMessageHeader,
     PullMessageReplyHeader,
 )
-from roquet.protocol.prepared.pull_reply import found_reply
+from roquet.protocol.templates.pull_reply import found_reply
 from roquet.store.reading.queue_reading import QueueReadLimits, ReadResult, ReadStatus
 
 _COMMIT_OFFSET: Final = int(PullFlag.COMMIT_OFFSET)

@@ -24,8 +24,8 @@ from roquet.protocol.headers.messages import (
     PullMessageHeader,
     PullMessageReplyHeader,
 )
-from roquet.protocol.prepared.pull_request import PullTemplate
 from roquet.protocol.subscription import ExpressionType, Subscription
+from roquet.protocol.templates.json_templates import PullTemplate
 
 # How long a broker may hold a pull, and how much longer its reply may take.
 SUSPEND_S: Final = 15.0

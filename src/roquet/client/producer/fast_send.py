@@ -35,7 +35,7 @@ from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import header_reader
 from roquet.protocol.headers.messages import SendMessageReplyHeader
 from roquet.protocol.messages.message import Message
-from roquet.protocol.prepared.send_request import SendTemplate
+from roquet.protocol.templates.send_request import SendTemplate
 
 _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
 _SUCCESS: Final = int(ResponseCode.SUCCESS)

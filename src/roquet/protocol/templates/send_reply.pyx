@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False
 """The reply a broker writes most: the message, or all messages of a batch, are stored.
 
-Filled into a prepared frame instead of built and encoded, and only for peers that speak JSON
-headers. The frame is made by `encode_command` once, with marks where the values go, so both
+Filled into a template instead of built and encoded, and only for peers that speak JSON
+headers. The template is made by `encode_command` once, with marks where the values go, so both
 ways cannot drift apart.
 """
 
@@ -15,7 +15,7 @@ from roquet.protocol.binary cimport (
 )
 
 from roquet.protocol.headers.messages import SendMessageReplyHeader
-from roquet.protocol.prepared.reply_pieces import reply_pieces
+from roquet.protocol.templates.json_templates import reply_pieces
 
 cdef enum:
     _PREFIX_SIZE = 8  # of a frame
@@ -24,7 +24,7 @@ cdef enum:
 
 @cython.final
 cdef class SendReplyTemplate:
-    """`store_host` begins the ids of all messages; region and tracing are settings of a broker."""
+    """`store_host` starts the ids of all messages; region and tracing are settings of a broker."""
 
     def __init__(self, bytes store_host not None, region_id, *, is_traced):
         marks = (1_111_111_111, 1_222_222_222, 1_333_333_333)
@@ -79,7 +79,7 @@ cdef class SendReplyTemplate:
         )
 
     cdef uint8_t* put(self, uint8_t* start, int64_t opaque, const Stored* stored) noexcept:
-        """Writes the frame where there is room for it; its end."""
+        """Writes the frame where there is space for it; its end."""
         cdef uint8_t* at = put_bytes(start + _PREFIX_SIZE, self._before_ids)
         for index in range(stored.count):
             if index:

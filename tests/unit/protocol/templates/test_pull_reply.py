@@ -3,7 +3,7 @@ from hypothesis import given, strategies as st
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.command import Command, encode_command, reply_to
 from roquet.protocol.headers.messages import PullMessageReplyHeader
-from roquet.protocol.prepared.pull_reply import found_reply
+from roquet.protocol.templates.pull_reply import found_reply
 
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)

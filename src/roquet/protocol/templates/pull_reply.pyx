@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""The reply to a pull that found messages, filled into prepared text. See `reply_pieces.py`."""
+"""The reply to a pull that found messages, filled into a template. See `json_templates`."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
@@ -13,7 +13,7 @@ from roquet.protocol.binary cimport (
 )
 
 from roquet.protocol.headers.messages import PullMessageReplyHeader
-from roquet.protocol.prepared.reply_pieces import reply_pieces
+from roquet.protocol.templates.json_templates import reply_pieces
 
 cdef enum:
     _PREFIX_SIZE = 8  # of a frame

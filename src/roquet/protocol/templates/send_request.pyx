@@ -1,11 +1,11 @@
 # cython: boundscheck=False, wraparound=False
-"""The request a producer writes most, filled into prepared text instead of built and encoded.
+"""The request a producer writes most, filled into a template instead of built and encoded.
 
     SendTemplate(code, header).fill(born_timestamp, ..., opaque)       the whole frame
 
 What stays the same for all sends to one queue is written once, by `encode_command`, with marks
-where the values go, so both ways cannot drift apart. For plain requests with JSON headers: a
-signature would have to cover the values.
+where the values go, so both ways cannot drift apart. Only with JSON headers, and not for signed requests:
+a signature would have to cover the values.
 """
 
 cimport cython
@@ -41,7 +41,7 @@ cdef object _json_text = msgspec.json.Encoder().encode
 cdef class SendTemplate:
     """All sends to one queue."""
 
-    # What lies before each value, and behind the last.
+    # What lies before each value, and after the last.
     cdef bytes _before_sys_flag, _before_born, _before_flag, _before_properties, _before_opaque
     cdef bytes _rest
     cdef Py_ssize_t _pieces_size
@@ -59,17 +59,17 @@ cdef class SendTemplate:
         pieces = []
         # With the names of the fields: the name of a topic may be a number. The quotes around
         # numbers stay in the text, those around the properties come with their JSON.
-        for before_value, mark, behind_value in (
+        for before_value, mark, after_value in (
             (b'"f":"', _SYS_FLAG, b'"'),
             (b'"g":"', _BORN_TIMESTAMP, b'"'),
             (b'"h":"', _FLAG, b'"'),
             (b'"i":"', _PROPERTIES, b'"'),
             (b'"opaque":', _OPAQUE, b""),
         ):
-            before, found, rest = rest.partition(before_value + b"%d" % mark + behind_value)
+            before, found, rest = rest.partition(before_value + b"%d" % mark + after_value)
             assert found, f"mark {mark} is not where the template wants it"
             pieces.append(before + before_value)
-            rest = behind_value + rest
+            rest = after_value + rest
         pieces.append(rest)
         (
             self._before_sys_flag,

@@ -1,4 +1,4 @@
-"""The prepared send request says what an encoded one says."""
+"""A filled send template equals the encoded request."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -8,7 +8,7 @@ from roquet.protocol.command import Command, decode_command, encode_command
 from roquet.protocol.fields import fields_of, read_header
 from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.headers.messages import SendMessageHeaderV2
-from roquet.protocol.prepared.send_request import SendTemplate
+from roquet.protocol.templates.send_request import SendTemplate
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 

@@ -1,4 +1,4 @@
-"""The prepared pull request says what an encoded one says."""
+"""A filled pull template equals the encoded request."""
 
 from hypothesis import example, given, strategies as st
 
@@ -6,7 +6,7 @@ from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command, encode_command
 from roquet.protocol.fields import fields_of
 from roquet.protocol.headers.messages import PullMessageHeader
-from roquet.protocol.prepared.pull_request import PullTemplate
+from roquet.protocol.templates.json_templates import PullTemplate
 
 OFFSETS = st.integers(0, 2**63 - 1)
 INT32 = st.integers(0, 2**31 - 1)

@@ -5,7 +5,7 @@ from roquet.protocol.command import Command, encode_command, reply_to
 from roquet.protocol.headers.messages import SendMessageReplyHeader
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.message_id import offset_id
-from roquet.protocol.prepared.send_reply import SendReplyTemplate
+from roquet.protocol.templates.send_reply import SendReplyTemplate
 
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)

@@ -1,1 +1,0 @@
-"""What is written most, filled into prepared text instead of built and encoded."""
