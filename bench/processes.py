@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.broker import await_port, compile_load
 
-from roquet.cli.serving.broker_group import PORT_STEP
+from roquet.cli.serving.broker_process import PORT_STEP
 from tests.support.ports import free_port
 
 BODY_SIZE: Final = 128

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from roquet.broker.settings import apache_keys
-from roquet.cli.operating.config_file import ConfigFile
+from roquet.cli.admin_commands.access import ConfigFile
 from roquet.namesrv import config as namesrv_config
 from roquet.protocol.properties_text import read_properties_text
 from roquet.testing import BlockingCluster

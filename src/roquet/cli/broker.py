@@ -4,13 +4,16 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from roquet.cli.numbers import port_number, whole_number
-from roquet.cli.serving.access_options import access_given, define_access
-from roquet.cli.serving.broker_group import PROCESS_COUNT_MAX
-from roquet.cli.serving.broker_process import BrokerOptions, run_broker
-from roquet.cli.serving.hosts import reachable_host_name
-from roquet.cli.serving.observing_options import define_observing, http_given
-from roquet.cli.serving.tls_options import define_tls, tls_given
+from roquet.cli.argument_types import port_number, reachable_host_name, whole_number
+from roquet.cli.serving.broker_process import PROCESS_COUNT_MAX, BrokerOptions, run_broker
+from roquet.cli.serving.options import (
+    access_given,
+    define_access,
+    define_monitoring,
+    define_tls,
+    http_given,
+    tls_given,
+)
 from roquet.errors import RoquetError
 
 
@@ -59,7 +62,7 @@ def define(parser: ArgumentParser) -> None:
     )
     define_access(parser)
     define_tls(parser)
-    define_observing(parser)
+    define_monitoring(parser)
     parser.set_defaults(run=_run)
 
 

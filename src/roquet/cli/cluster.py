@@ -2,8 +2,8 @@
 
 from argparse import ArgumentParser
 
-from roquet.cli.operating.commands import Session, define_command
-from roquet.cli.operating.failures import DONE, FAILED
+from roquet.cli.admin_commands.commands import Session, define_command
+from roquet.cli.admin_commands.failures import DONE, FAILED
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.reporting import Fact, Report, ReportTable
 

@@ -7,12 +7,10 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
-from roquet.cli.numbers import whole_number
-from roquet.cli.operating.commands import Commands, Session
-from roquet.cli.operating.confirming import define_confirmation, is_confirmed
-from roquet.cli.operating.failures import DONE, NOT_FOUND, Failed
-from roquet.cli.operating.message_view import body_text
-from roquet.cli.operating.times import moment
+from roquet.cli.admin_commands.commands import Commands, Session, define_confirmation, is_confirmed
+from roquet.cli.admin_commands.failures import DONE, NOT_FOUND, Failed
+from roquet.cli.admin_commands.message_view import body_text
+from roquet.cli.argument_types import moment, whole_number
 from roquet.client.received import ReceivedMessage
 from roquet.reporting import Fact, Report, ReportTable
 

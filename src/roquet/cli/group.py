@@ -5,11 +5,15 @@ from argparse import ArgumentParser
 from dataclasses import replace
 from typing import Final
 
-from roquet.cli.numbers import whole_number
-from roquet.cli.operating.brokers import broker_name
-from roquet.cli.operating.commands import Commands, Session
-from roquet.cli.operating.confirming import define_confirmation, is_confirmed
-from roquet.cli.operating.failures import DONE
+from roquet.cli.admin_commands.commands import (
+    Commands,
+    Session,
+    broker_name,
+    define_confirmation,
+    is_confirmed,
+)
+from roquet.cli.admin_commands.failures import DONE
+from roquet.cli.argument_types import whole_number
 from roquet.client.admin.groups import DEFAULT_SETTINGS, GroupMembers, GroupSettings, MemberInfo
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.errors import ClientError, GroupNotFound

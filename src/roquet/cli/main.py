@@ -35,7 +35,7 @@ _COMMANDS: Final = {
         "Run a broker: it takes messages, keeps them and hands them out; or look after one that"
         " runs.",
         ("status", "config", "writes", "promote", "demote"),
-        "roquet.cli.broker_care",
+        "roquet.cli.broker_admin",
     ),
     "cluster": _Command("roquet.cli.cluster", "Show all brokers: roles, versions, rates, disks."),
     "topic": _Command("roquet.cli.topic", "List, show, create, change and delete topics."),

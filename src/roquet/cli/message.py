@@ -9,19 +9,16 @@ from typing import Final
 
 import msgspec
 
-from roquet.cli.numbers import whole_number
-from roquet.cli.operating.commands import Commands, Session
-from roquet.cli.operating.failures import DONE, MISUSED, NOT_FOUND, Failed
-from roquet.cli.operating.message_view import (
+from roquet.cli.admin_commands.commands import Commands, Session, until_stopped
+from roquet.cli.admin_commands.failures import DONE, MISUSED, NOT_FOUND, Failed
+from roquet.cli.admin_commands.message_view import (
     matches,
     message_line,
     message_members,
     message_report,
     messages_report,
 )
-from roquet.cli.operating.pairs import pair, queue_at, queue_place
-from roquet.cli.operating.stopping import until_stopped
-from roquet.cli.operating.times import moment, time_span
+from roquet.cli.argument_types import moment, pair, queue_place, time_span, whole_number
 from roquet.client.admin.follow import FollowFrom
 from roquet.client.admin.messages import TraceEvent
 from roquet.client.group.start_offset import StartFrom
@@ -137,7 +134,7 @@ async def _send(session: Session) -> int:
         tls=access.tls,
         trace=given.trace,
     ) as producer:
-        queue = None if given.queue is None else queue_at(given.topic, given.queue)
+        queue = None if given.queue is None else QueueRef(given.topic, *given.queue)
         receipts = []
         with session.reporter.late_progress("messages") as progress:
             for body in _bodies(session):
@@ -271,7 +268,7 @@ async def _by_time(session: Session) -> int:
 async def _by_offset(session: Session) -> int:
     given = session.given
     found = await session.admin.messages_of_queue(
-        queue_at(given.topic, given.queue), given.offset, count_max=given.count
+        QueueRef(given.topic, *given.queue), given.offset, count_max=given.count
     )
     return _show_found(session, found)
 

@@ -2,15 +2,13 @@
 
 from argparse import ArgumentParser
 
+from roquet.cli.admin_commands.commands import Commands, Session, define_confirmation, is_confirmed
+from roquet.cli.admin_commands.failures import DONE, NOT_FOUND, Failed
+from roquet.cli.argument_types import moment, queue_place, whole_number
 from roquet.cli.group import progress_table
-from roquet.cli.numbers import whole_number
-from roquet.cli.operating.commands import Commands, Session
-from roquet.cli.operating.confirming import define_confirmation, is_confirmed
-from roquet.cli.operating.failures import DONE, NOT_FOUND, Failed
-from roquet.cli.operating.pairs import queue_at, queue_place
-from roquet.cli.operating.times import moment
 from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.group.start_offset import StartFrom
+from roquet.client.queue_ref import QueueRef
 from roquet.reporting import Fact, Report, ReportTable
 
 _MORE = """\
@@ -97,7 +95,7 @@ async def _clone(session: Session) -> int:
 async def _move(session: Session, to: ResetTarget) -> int:
     given = session.given
     places = given.queue
-    queues = None if places is None else [queue_at(given.topic, each) for each in places]
+    queues = None if places is None else [QueueRef(given.topic, *each) for each in places]
     # A group that nobody knows would be made by this, and is more likely misspelt.
     await session.admin.progress(given.group, topic=given.topic)
     plan = await session.admin.plan_reset(given.group, given.topic, to, queues=queues)

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from roquet.cli.numbers import whole_number
-from roquet.cli.operating.brokers import broker_name
-from roquet.cli.operating.commands import Commands, Session
-from roquet.cli.operating.confirming import define_confirmation, is_confirmed
-from roquet.cli.operating.failures import DONE, FAILED, NOT_FOUND, Failed
-from roquet.cli.operating.pairs import pair
+from roquet.cli.admin_commands.commands import (
+    Commands,
+    Session,
+    broker_name,
+    define_confirmation,
+    is_confirmed,
+)
+from roquet.cli.admin_commands.failures import DONE, FAILED, NOT_FOUND, Failed
+from roquet.cli.argument_types import pair, whole_number
 from roquet.client.admin.topics import DEFAULT_SETTINGS, TopicSettings
 from roquet.client.errors import TopicNotFound
 from roquet.protocol.codes import Permission

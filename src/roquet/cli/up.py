@@ -5,10 +5,9 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Final
 
-from roquet.cli.numbers import port_number, whole_number
-from roquet.cli.serving.hosts import reachable_host_name
-from roquet.cli.serving.observing_options import define_observing
-from roquet.cli.serving.up_process import (
+from roquet.cli.argument_types import port_number, reachable_host_name, whole_number
+from roquet.cli.serving.options import define_monitoring
+from roquet.cli.serving.up_cluster import (
     BROKER_COUNT_MAX,
     REPLICA_COUNT_MAX,
     ClusterPlan,
@@ -82,7 +81,7 @@ def define(parser: ArgumentParser) -> None:
         help="Speak nothing but TLS, with a certificate that is made for it; the line that says"
         " ready names its file.",
     )
-    define_observing(parser)
+    define_monitoring(parser)
     parser.set_defaults(run=_run)
 
 

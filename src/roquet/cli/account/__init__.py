@@ -4,18 +4,18 @@ A secret is made here and printed once, when it is new. Nothing else ever shows 
 """
 
 import secrets
-from argparse import ArgumentParser
-from collections.abc import Sequence
-from dataclasses import fields
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
 
-from roquet.cli.account.changes import changed_settings
 from roquet.cli.account.places import AccountPlace, SettingsByPlaces, account_places, alike
-from roquet.cli.operating.commands import Commands, Session
-from roquet.cli.operating.confirming import define_confirmation, is_confirmed
-from roquet.cli.operating.failures import DONE, NOT_FOUND, Failed
+from roquet.cli.admin_commands.commands import Commands, Session, define_confirmation, is_confirmed
+from roquet.cli.admin_commands.failures import DONE, MISUSED, NOT_FOUND, Failed
 from roquet.client.admin.cluster import AccountSettings
+from roquet.protocol.acl import read_right
+from roquet.protocol.errors import BadRight
 from roquet.reporting import Fact, Report, ReportTable
 
 _SECRET_SIZE: Final = 24  # random bytes: nobody guesses that many
@@ -260,3 +260,37 @@ def _fact(value: Fact) -> Fact:
 
 def _names(places: Sequence[AccountPlace]) -> str:
     return ", ".join(place.name for place in places)
+
+
+def changed_settings(settings: AccountSettings, given: Namespace) -> AccountSettings:
+    """What is not given stays. Raises Failed."""
+    said = {
+        "is_admin": given.admin,
+        "topic_right": given.all_topics and _right(given.all_topics),
+        "group_right": given.all_groups and _right(given.all_groups),
+        "topic_rights": _rights(settings.topic_rights, given, "topic"),
+        "group_rights": _rights(settings.group_rights, given, "group"),
+        "trusted_addresses": given.addresses,
+    }
+    return replace(settings, **{name: value for name, value in said.items() if value is not None})
+
+
+def _rights(before: Mapping[str, str], given: Namespace, what: str) -> dict[str, str]:
+    rights = dict(before)
+    for name in getattr(given, f"forget_{what}", ()):
+        if rights.pop(name, None) is None:
+            raise Failed(f"it has no right of its own for {what} {name!r}", NOT_FOUND)
+    for text in getattr(given, what):
+        name, _, right = text.partition("=")
+        if not name.strip() or not right:
+            raise Failed(f"{text!r} is not of the form NAME=RIGHT", MISUSED)
+        rights[name.strip()] = _right(right)
+    return rights
+
+
+def _right(text: str) -> str:
+    try:
+        read_right(text)
+    except BadRight as error:
+        raise Failed(str(error), MISUSED) from None
+    return text.strip()

@@ -13,9 +13,8 @@ from roquet.access.account_store import (
     read_accounts,
     write_change,
 )
-from roquet.cli.operating.brokers import brokers_named
-from roquet.cli.operating.commands import Session
-from roquet.cli.operating.failures import NOT_FOUND, Failed
+from roquet.cli.admin_commands.commands import Session, brokers_named
+from roquet.cli.admin_commands.failures import NOT_FOUND, Failed
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import (
     AccountSettings,

@@ -1,15 +1,15 @@
 """`roquet bench`: Apache's benchmark, with its flags and its columns, so that figures compare.
 
-`counting` is what is counted and how lines are made of it, `sparkline` a curve of letters;
-`producing`, `consuming` and `transacting` are the benchmarks. Threads of Apache's are tasks here.
+`counting` is what is counted and how lines are made of it; `producing`, `consuming` and
+`transacting` are the benchmarks. Threads of Apache's are tasks here.
 """
 
 from argparse import ArgumentParser
 
+from roquet.cli.admin_commands.commands import Commands
 from roquet.cli.bench.consuming import define_consumer
 from roquet.cli.bench.producing import define_batch_producer, define_producer
 from roquet.cli.bench.transacting import define_transaction_producer
-from roquet.cli.operating.commands import Commands
 
 
 def define(parser: ArgumentParser) -> None:

@@ -6,11 +6,11 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Mapping
 from pathlib import Path
 
+from roquet.cli.admin_commands.commands import Commands, Session
+from roquet.cli.admin_commands.failures import DONE, MISUSED, Failed
+from roquet.cli.argument_types import whole_number
 from roquet.cli.bench.counting import Counts, Lines, Look, average, define_duration, rate
 from roquet.cli.bench.producing import truth
-from roquet.cli.numbers import whole_number
-from roquet.cli.operating.commands import Commands, Session
-from roquet.cli.operating.failures import DONE, MISUSED, Failed
 from roquet.client.push.consumer import AsyncPushConsumer
 from roquet.client.push.outcome import RetryLater
 from roquet.client.received import ReceivedMessage

@@ -8,17 +8,15 @@ import asyncio
 import sys
 from argparse import ArgumentParser
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, final
 
 import msgspec
 
-from roquet.cli.bench.sparkline import sparkline
-from roquet.cli.operating.commands import Session
-from roquet.cli.operating.stopping import until_stopped
-from roquet.cli.operating.times import time_span
+from roquet.cli.admin_commands.commands import Session, until_stopped
+from roquet.cli.argument_types import time_span
 from roquet.client.timestamps import utc
 from roquet.clock import SystemClock
 
@@ -29,6 +27,7 @@ _CURVE_LENGTH: Final = 60
 _COMPLETE: Final = "[Complete]"
 # A column of the last line alone.
 TOTAL: Final = "Send Total"
+_BARS: Final = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +167,12 @@ class Lines:
 
 def _shown(value: float | int) -> str:  # noqa: PYI041  Counts are shown as what they are.
     return str(value) if isinstance(value, int) else f"{value:7.3f}"
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """From nothing to the largest of them."""
+    largest = max(values, default=0.0)
+    if largest <= 0:
+        return _BARS[0] * len(values)
+    top = len(_BARS) - 1
+    return "".join(_BARS[round(max(0.0, value) / largest * top)] for value in values)

@@ -7,10 +7,10 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from roquet.cli.admin_commands.commands import Commands, Session
+from roquet.cli.admin_commands.failures import DONE
+from roquet.cli.argument_types import whole_number
 from roquet.cli.bench.counting import TOTAL, Counts, Lines, Look, average, define_duration, rate
-from roquet.cli.numbers import whole_number
-from roquet.cli.operating.commands import Commands, Session
-from roquet.cli.operating.failures import DONE
 from roquet.client.errors import ClientError, SendRefused
 from roquet.client.producer.producer import AsyncProducer
 from roquet.clock import SystemClock

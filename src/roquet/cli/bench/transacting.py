@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, final
 
+from roquet.cli.admin_commands.commands import Commands, Session
+from roquet.cli.admin_commands.failures import DONE
+from roquet.cli.argument_types import whole_number
 from roquet.cli.bench.consuming import share
 from roquet.cli.bench.counting import Counts, Lines, Look, average, define_duration, rate
-from roquet.cli.numbers import whole_number
-from roquet.cli.operating.commands import Commands, Session
-from roquet.cli.operating.failures import DONE
 from roquet.client.errors import ClientError
 from roquet.client.hooks import TransactionState
 from roquet.client.producer.transaction_producer import AsyncTransactionProducer

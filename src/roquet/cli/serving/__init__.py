@@ -1,5 +1,5 @@
-"""What `roquet up`, `namesrv` and `broker` are made of: options that servers share, and processes.
+"""Running servers for `roquet up`, `namesrv` and `broker`: shared options, logging, processes.
 
-`*_options` read what was given, `*_process` build and run what it describes. Nothing here is loaded
-by commands that only talk to a server.
+`options` are the options that servers share, `broker_process` runs one broker or a group of them,
+`up_cluster` and `up_failover` a whole cluster. Commands that only talk to a server load none of it.
 """

@@ -18,7 +18,6 @@ import msgspec
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
 from roquet.broker.replication.failover.own_etcd import PEERS_DISTANCE, own_etcd_words
 from roquet.broker.settings.config import SMALL_FILES
-from roquet.cli.serving.development_tls import development_settings
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.cluster.tls import TlsConfig
@@ -168,7 +167,7 @@ def _brokers(plan: FailoverPlan, directory: Path, etcd_port: int) -> list[_Child
         "replication.etcd": _etcd_server(plan, etcd_port),
     }
     if plan.certificate is not None:
-        settings |= development_settings(plan.tls)
+        settings |= _tls_settings(plan.tls)
         settings["replication.etcdTrustCertPath"] = str(plan.certificate)
     if plan.advertised_host is not None:
         settings["brokerIP1"] = plan.advertised_host
@@ -194,3 +193,14 @@ def _broker(home: Path, settings: dict[str, str]) -> _Child:
     name = f"{settings['brokerName']} with brokerId={settings['brokerId']}"
     words = ["broker", "-c", str(config), "--dir", str(home / "store")]
     return _Child(name, [*_ROQUET, *words], home / "broker.log")
+
+
+def _tls_settings(tls: TlsSettings) -> dict[str, str]:
+    """As a broker of its own process reads them from its file."""
+    return {
+        "tls.server.mode": tls.mode.value,
+        "tls.server.certPath": str(tls.server.certificate),
+        "tls.server.keyPath": str(tls.server.key),
+        "tls.enable": "true",
+        "tls.client.trustCertPath": str(tls.client.trusted),
+    }

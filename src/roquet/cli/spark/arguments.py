@@ -11,13 +11,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from roquet.cli.operating.access import (
+from roquet.cli.admin_commands.access import (
     ACCESS_KEY_VARIABLE,
     ADDRESS_DEFAULT,
     SECRET_KEY_VARIABLE,
+    ConfigFile,
+    TlsTable,
+    config_path,
     name_server_of,
+    read_config_file,
 )
-from roquet.cli.operating.config_file import ConfigFile, TlsTable, config_path, read_config_file
 from roquet.client.cluster.name_servers import ENVIRONMENT_NAME
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.kinds import DURATION, SIZE, TIME_MS

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from roquet.cli.numbers import whole_number
+from roquet.cli.argument_types import whole_number
 from roquet.cli.spark.arguments import (
     broker_options,
     define_brokers,

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
-from roquet.cli.numbers import whole_number
+from roquet.cli.argument_types import whole_number
 from roquet.cli.spark.arguments import broker_options, define_brokers, time_span
 from roquet.cli.spark.running import JobCommand, stopped_by_signals
 from roquet.client.errors import ClientError

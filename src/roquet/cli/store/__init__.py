@@ -12,10 +12,9 @@ from typing import Final, NamedTuple
 import msgspec
 from rich.console import Console
 
-from roquet.cli.numbers import whole_number
-from roquet.cli.store.inspection import inspect_store
-from roquet.cli.store.selection import DumpSelection, parse_time, selected
-from roquet.cli.store.view import inspection_view, message_view
+from roquet.cli.argument_types import whole_number
+from roquet.cli.store.dump import DumpSelection, message_view, parse_time, selected
+from roquet.cli.store.inspection import inspect_store, inspection_view
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError

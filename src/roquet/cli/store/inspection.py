@@ -1,8 +1,13 @@
 """What is in a store directory, at a glance: nothing is read that takes long."""
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from roquet.disk import Disk
 from roquet.store.offline.reader import StoreReader
@@ -150,3 +155,56 @@ def _index_files(reader: StoreReader) -> list[IndexFileSummary]:
         )
         for file in reader.index_files
     ]
+
+
+def inspection_view(inspection: Inspection) -> RenderableType:
+    stored = "first stored", "last stored"
+    tables = (
+        _table(("part", "files", "bytes"), inspection.parts),
+        _table(("log file", "from offset", "to offset", stored[0]), inspection.log_files),
+        _table(("index file", "keys", "from offset", "to offset", *stored), inspection.index_files),
+        _table(("topic", "queue", "min offset", "max offset", *stored), inspection.queues),
+    )
+    # An empty line before each.
+    return Group(_state(inspection), *(part for table in tables for part in ("", table)))
+
+
+def _state(inspection: Inspection) -> Text:
+    state = "closed in order" if inspection.was_closed else "in use, or left by a crash"
+    checkpoint = inspection.checkpoint
+    lines = [
+        f"{inspection.directory}: {state}",
+        f"log from offset {inspection.log_start} to {inspection.log_end}",
+        f"log on disk up to {_time(checkpoint.log_timestamp)}",
+        f"queues on disk up to {_time(checkpoint.queue_timestamp)}",
+        f"index on disk up to {_time(checkpoint.index_timestamp)}",
+    ]
+    lines += [
+        f"queue {queue_id} of {topic} is damaged and ends too early"
+        for topic, queue_id in inspection.broken_queues
+    ]
+    return Text("\n".join(lines))
+
+
+def _table(names: Sequence[str], rows: Sequence[msgspec.Struct]) -> Table:
+    """The members of a row are its columns; what is called stored is a time."""
+    table = Table(box=None, pad_edge=False)
+    for index, name in enumerate(names):
+        is_number = index > 0 and not name.endswith("stored")
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        values = zip(names, msgspec.structs.astuple(row), strict=True)
+        # A name may look like markup, and is none.
+        table.add_row(*(Text(_time(v) if n.endswith("stored") else str(v)) for n, v in values))
+    return table
+
+
+def _time(timestamp: int | None) -> str:
+    """Local time, as `--from-time` takes it."""
+    if not timestamp:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(timestamp / 1000, UTC).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp)
+    return moment.isoformat(timespec="milliseconds")

@@ -1,14 +1,14 @@
 """`roquet top`: topics, groups and brokers as they work.
 
-`sampling` asks the cluster, `tables` makes rows of two samples, `board` knows what is looked at and
-what a key does, `screen` draws it and reads the keys.
+`samples` queries the cluster and makes tables of two samples, `board` is the selected view and what
+a key does to it, `screen` draws it and reads the keys.
 """
 
 from argparse import ArgumentParser
 from datetime import timedelta
 
-from roquet.cli.operating.commands import define_command
-from roquet.cli.operating.times import time_span
+from roquet.cli.admin_commands.commands import define_command
+from roquet.cli.argument_types import time_span
 from roquet.cli.top.board import TopView
 from roquet.cli.top.screen import watch
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from roquet.cli.top import tables
-from roquet.cli.top.sampling import Sample
+from roquet.cli.top import samples
+from roquet.cli.top.samples import Sample
 from roquet.reporting import Fact, ReportTable
 
 
@@ -36,14 +36,14 @@ _VIEWS: Final = {
     TopKey.BROKERS: TopView.BROKERS,
 }
 _TABLES: Final = {
-    TopView.TOPICS: tables.topics_table,
-    TopView.GROUPS: tables.groups_table,
-    TopView.BROKERS: tables.brokers_table,
+    TopView.TOPICS: samples.topics_table,
+    TopView.GROUPS: samples.groups_table,
+    TopView.BROKERS: samples.brokers_table,
 }
 _DETAILS: Final = {
-    TopView.TOPICS: tables.topic_details,
-    TopView.GROUPS: tables.group_details,
-    TopView.BROKERS: tables.broker_details,
+    TopView.TOPICS: samples.topic_details,
+    TopView.GROUPS: samples.group_details,
+    TopView.BROKERS: samples.broker_details,
 }
 
 

@@ -14,11 +14,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from roquet.cli.operating.commands import Session
-from roquet.cli.operating.failures import DONE, FAILED
-from roquet.cli.operating.stopping import until_stopped
+from roquet.cli.admin_commands.commands import Session, until_stopped
+from roquet.cli.admin_commands.failures import DONE, FAILED
 from roquet.cli.top.board import Board, TopKey, TopView
-from roquet.cli.top.sampling import Sample, take_sample
+from roquet.cli.top.samples import Sample, take_sample
 from roquet.client.errors import ClientError
 from roquet.client.timestamps import utc
 from roquet.clock import SystemClock

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.cli.serving.access_options import access_given, define_access, home_from_environment
+from roquet.cli.serving.options import access_given, define_access, home_from_environment
 from tests.support.command_line import roquet
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from roquet import Admin, Message, Producer
 from roquet.broker.settings.config import BrokerConfig
-from roquet.cli.serving.broker_group import members_of
+from roquet.cli.serving.broker_process import members_of
 from roquet.store.config import StoreConfig
 from tests.support.certificates import Authority
 from tests.support.command_line import roquet

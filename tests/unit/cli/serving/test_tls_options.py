@@ -10,7 +10,7 @@ import pytest
 
 from roquet import Admin, Message, Producer, PushConsumer, StartFrom, TlsConfig
 from roquet.cli.broker import define as define_broker
-from roquet.cli.serving.tls_options import tls_from_file, tls_given
+from roquet.cli.serving.options import tls_from_file, tls_given
 from roquet.client.errors import ClientError
 from tests.support.certificates import Authority
 from tests.support.command_line import roquet

@@ -1,7 +1,7 @@
 """What is looked at, and what a key makes of it."""
 
 from roquet.cli.top.board import Board, TopKey, TopView
-from roquet.cli.top.sampling import Sample
+from roquet.cli.top.samples import Sample
 from roquet.cli.top.screen import keys_in
 from roquet.client.admin.topics import QueueStatistics, TopicStatistics
 from roquet.client.queue_ref import QueueRef

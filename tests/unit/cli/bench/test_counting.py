@@ -2,7 +2,7 @@
 
 import pytest
 
-from roquet.cli.bench.sparkline import sparkline
+from roquet.cli.bench.counting import sparkline
 
 
 @pytest.mark.parametrize(

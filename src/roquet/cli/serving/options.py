@@ -1,21 +1,30 @@
-"""Encrypted connections on the command line: options, Apache's `tls.properties`, SIGHUP."""
+"""Options that servers share: TLS, access control, HTTP pages, the format of the log.
+
+Besides: Apache's `tls.properties`, certificates reloaded at SIGHUP, warnings about settings.
+"""
 
 import logging
-from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping
+import os
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from roquet.net.errors import TlsNotUsable
+from roquet.cli.serving.log_lines import LogForm
+from roquet.net.addresses import read_place
+from roquet.net.errors import BadAddress, TlsNotUsable
 from roquet.net.loop import on_hangup
 from roquet.net.tls.settings import FILE_DEFAULT, FILE_KEY, TlsMode
+from roquet.protocol.host import Address
 from roquet.protocol.properties_text import read_properties_text
 
 log = logging.getLogger(__name__)
 
 # What the operator says about a server itself, and not about how it is encrypted.
 _NOT_IN_THE_FILE: Final = ("tls.server.mode", "tls.enable", FILE_KEY)
+_HOME_VARIABLE: Final = "ROCKETMQ_HOME"
+_HOME_KEY: Final = "rocketmqHome"
 
 
 def define_tls(parser: ArgumentParser) -> None:
@@ -109,3 +118,71 @@ def _reload(tls: Reloading) -> None:
         log.error("going on with the certificates of before: %s", error)  # noqa: TRY400  It says it all.
     else:
         log.info("read certificates again")
+
+
+def define_access(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--acl-file",
+        type=Path,
+        metavar="FILE",
+        help="Lets in only the accounts of this file, an Apache plain_acl.yml; `roquet account add`"
+        " makes one.",
+    )
+
+
+def access_given(given: Namespace) -> dict[str, str]:
+    """What was said on the command line, under the names of settings."""
+    if given.acl_file is None:
+        return {}
+    return {"aclEnable": "true", "aclFile": str(given.acl_file)}
+
+
+def home_from_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Where Apache's servers are installed, unless the settings say it."""
+    home = os.environ.get(_HOME_VARIABLE)
+    return {_HOME_KEY: home} if home and _HOME_KEY not in settings else {}
+
+
+def define_monitoring(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--http",
+        type=_place,
+        metavar="HOST:PORT",
+        help="Where /metrics, /health and /ready are; nowhere if left out. A port alone is for this"
+        " machine only, 0 takes any.",
+    )
+    parser.add_argument(
+        "--log",
+        type=LogForm,
+        choices=list(LogForm),
+        default=LogForm.TEXT,
+        help="Lines of the log for people (text), or one JSON object in each (json).",
+    )
+
+
+def http_given(given: Namespace) -> dict[str, str]:
+    """What was said on the command line, under the names of settings."""
+    return {} if given.http is None else {"httpListen": str(given.http)}
+
+
+def _place(text: str) -> Address:
+    try:
+        return read_place(text)
+    except BadAddress:
+        raise ArgumentTypeError(f"{text!r} is neither HOST:PORT nor a port") from None
+
+
+def warn_of_settings(
+    path: Path, ignored: Sequence[str], is_known: Callable[[str], bool], doubtful: Sequence[str]
+) -> None:
+    """`ignored` have no effect, `doubtful` are taken for false."""
+    if ignored:
+        known = [key for key in ignored if is_known(key)]
+        unknown = [key for key in ignored if not is_known(key)]
+        parts = [
+            *([f"settings without effect: {', '.join(known)}"] if known else []),
+            *([f"unknown, perhaps mistyped: {', '.join(unknown)}"] if unknown else []),
+        ]
+        log.warning("%s: %s", path, "; ".join(parts))
+    if doubtful:
+        log.warning("%s: taken for false, as Java does: %s", path, ", ".join(doubtful))

@@ -9,17 +9,21 @@ async def _show(session: Session) -> int:
     return DONE
 """
 
+import asyncio
 import os
+import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
-from roquet.cli.operating.access import Access, access_of, define_access
-from roquet.cli.operating.failures import failure_of
+from roquet.cli.admin_commands.access import Access, access_of, define_access
+from roquet.cli.admin_commands.failures import NOT_FOUND, Failed, failure_of
 from roquet.client.admin.admin import AsyncAdmin
+from roquet.client.admin.cluster import BrokerInfo
 from roquet.errors import RoquetError
-from roquet.net.loop import run
+from roquet.net.loop import run, stop_signals
 from roquet.reporting import Report, Reporter
 
 
@@ -86,3 +90,56 @@ def run_act(command: str, given: Namespace, act: Act) -> int:
 async def _acted(given: Namespace, access: Access, reporter: Reporter, act: Act) -> int:
     async with AsyncAdmin(access.name_server, **access.options()) as admin:
         return await act(Session(given, access, admin, reporter))
+
+
+def define_confirmation(parser: ArgumentParser) -> None:
+    words = parser.add_mutually_exclusive_group()
+    words.add_argument("--yes", action="store_true", help="Do it, without asking.")
+    words.add_argument("--dry-run", action="store_true", help="Show what would be done, no more.")
+
+
+def is_confirmed(session: Session, question: str) -> bool:
+    """Whether to go on, after it was shown what that means. Asks who sits at a terminal.
+
+    False is a dry run. Raises Failed if nobody said yes.
+    """
+    if session.given.yes:
+        return True
+    if session.given.dry_run:
+        return False
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        sys.stderr.write(f"{question} [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return True
+        raise Failed("nothing was changed")
+    raise Failed("nothing was changed; --yes does it, --dry-run only shows it")
+
+
+async def until_stopped(work: Coroutine[Any, Any, object]) -> None:
+    """Returns when `work` is done, or cancels it after SIGINT or SIGTERM: that is no failure."""
+    with stop_signals() as stop:
+        working = asyncio.ensure_future(work)
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            working.cancel()
+            with suppress(asyncio.CancelledError):
+                await working
+
+
+async def brokers_named(session: Session, wanted: str) -> list[BrokerInfo]:
+    """Master and slaves of a name, the master first; or the one at an address. Raises Failed."""
+    known = await session.admin.brokers(with_state=False)
+    found = [each for each in known if wanted in (each.broker_name, each.address)]
+    if not found:
+        names = ", ".join(sorted({each.broker_name for each in known})) or "none"
+        raise Failed(f"no name server knows a broker {wanted!r}; there are: {names}", NOT_FOUND)
+    return found
+
+
+async def broker_name(session: Session, wanted: str | None) -> str | None:
+    """Of what was given, if anything was. Raises Failed."""
+    return None if wanted is None else (await brokers_named(session, wanted))[0].broker_name

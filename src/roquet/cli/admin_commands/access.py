@@ -1,8 +1,21 @@
 """How a cluster is reached: from options, the environment and a file, in this order.
 
-Secrets are not among the options: everybody on a machine can read the command lines of others.
+Secrets are not among the options: every user of a machine can read the command lines of others.
+The file is `~/.config/roquet.toml`, unless XDG_CONFIG_HOME or ROQUET_CONFIG name another:
+
+    name_server = "10.0.0.1:9876;10.0.0.2:9876"
+    namespace = "shop"
+    timeout_s = 5.0
+
+    [credentials]
+    access_key = "me"
+    secret_key = "..."
+
+    [tls]
+    ca_file = "/etc/ssl/our-ca.pem"
 """
 
+import tomllib
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,16 +24,51 @@ from typing import Final
 
 import msgspec
 
-from roquet.cli.operating.config_file import ConfigFile, TlsTable, config_path, read_config_file
 from roquet.client.admin.servers import ADMIN_TIMEOUT_S, AdminOptions
 from roquet.client.cluster.name_servers import ENVIRONMENT_NAME
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
+from roquet.errors import RoquetError
 
 ACCESS_KEY_VARIABLE: Final = "ROQUET_ACCESS_KEY"
 SECRET_KEY_VARIABLE: Final = "ROQUET_SECRET_KEY"  # noqa: S105  The name of one.
 # Where `roquet up` puts it.
 ADDRESS_DEFAULT: Final = "127.0.0.1:9876"
+PATH_VARIABLE: Final = "ROQUET_CONFIG"
+_FILE_NAME: Final = "roquet.toml"
+
+
+class BadConfigFile(RoquetError):
+    """The text says which file, and what about it."""
+
+
+class CredentialsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    access_key: str
+    secret_key: str
+    security_token: str | None = None
+
+
+class TlsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The members of `TlsConfig`."""
+
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    key_password: str | None = None
+    check_host: bool = True
+    verify: bool = True
+
+
+class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name_server: str | None = None
+    namespace: str | None = None
+    timeout_s: float | None = None
+    credentials: CredentialsTable | None = None
+    # Without the table, nothing is encrypted.
+    tls: TlsTable | None = None
+
+
+NO_FILE: Final = ConfigFile()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,3 +175,27 @@ def _seconds(text: str) -> float:
     if not seconds > 0:
         raise ValueError(text)
     return seconds
+
+
+def config_path(environment: Mapping[str, str]) -> Path:
+    if named := environment.get(PATH_VARIABLE):
+        return Path(named)
+    home = environment.get("XDG_CONFIG_HOME")
+    directory = Path(home) if home else Path(environment.get("HOME", "~")).expanduser() / ".config"
+    return directory / _FILE_NAME
+
+
+def read_config_file(environment: Mapping[str, str]) -> ConfigFile:
+    """Nothing if there is none, unless it was named. Raises BadConfigFile."""
+    path = config_path(environment)
+    try:
+        members = tomllib.loads(path.read_text(encoding="utf-8"))
+        return msgspec.convert(members, ConfigFile)
+    except FileNotFoundError:
+        if PATH_VARIABLE in environment:
+            raise BadConfigFile(f"{path} is not there, but {PATH_VARIABLE} names it") from None
+        return NO_FILE
+    except OSError as error:
+        raise BadConfigFile(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise BadConfigFile(f"{path}: {error}") from None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.cli.operating.failures import failure_of
+from roquet.cli.admin_commands.failures import failure_of
 from roquet.client.errors import (
     MembersConnected,
     MessageNotFound,

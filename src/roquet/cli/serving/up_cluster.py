@@ -1,9 +1,10 @@
-"""A process that is a whole cluster: one name server and some brokers on one event loop."""
+"""Runs a whole cluster in one process: a name server and brokers on one event loop."""
 
 import asyncio
 import logging
+import os
 import string
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,6 @@ from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import SMALL_FILES, BrokerConfig
 from roquet.broker.supervisor import BrokerSupervisor, observed, supervised_broker
 from roquet.cli.serving.broker_process import tell_disk_use, until_stopped
-from roquet.cli.serving.found_sizes import found_sizes
 from roquet.cli.serving.log_lines import LogForm, log_to_stderr
 from roquet.clock import Clock, SystemClock
 from roquet.disk import SystemDisk
@@ -24,7 +24,7 @@ from roquet.namesrv.server import serve_names
 from roquet.namesrv.state import NameServer
 from roquet.net.addresses import local_host, reachable_host
 from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
-from roquet.net.tls.settings import TlsSettings
+from roquet.net.tls.settings import TlsFiles, TlsMode, TlsSettings
 from roquet.protocol.host import Address
 from roquet.temporary import remove_leftovers, temporary_directory
 
@@ -157,11 +157,36 @@ async def _pages(
 def _tls(plan: ClusterPlan, directory: Path, now_ms: int) -> TlsSettings:
     if not plan.is_encrypted:
         return TlsSettings()
-    # Only who wants to encrypt pays for loading what makes certificates.
-    from roquet.cli.serving.development_tls import development_tls  # noqa: PLC0415
-
     host = plan.advertised_host or reachable_host(plan.host)
-    return development_tls(directory / "tls", [host, local_host(plan.host)], now_ms)
+    return _development_tls(directory / "tls", [host, local_host(plan.host)], now_ms)
+
+
+def _development_tls(directory: Path, hosts: Iterable[str], now_ms: int) -> TlsSettings:
+    """Servers that accept nothing but TLS and verify each other. Raises OSError.
+
+    DIR/tls/certificate.pem    what clients are given: `TlsConfig(ca_file=...)`
+    DIR/tls/key.pem            readable by its owner only
+
+    Made once and kept with the messages.
+    """
+    # Loading what makes certificates takes time: only a cluster without them does.
+    certificate, key = directory / "certificate.pem", directory / "key.pem"
+    if not (certificate.exists() and key.exists()):
+        from roquet.net.tls.self_signed import self_signed  # noqa: PLC0415
+
+        made = self_signed(hosts, now_ms)
+        directory.mkdir(parents=True, exist_ok=True)
+        key.unlink(missing_ok=True)
+        descriptor = os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(made.key)
+        certificate.write_bytes(made.certificate)
+    return TlsSettings(
+        mode=TlsMode.ENFORCING,
+        server=TlsFiles(certificate=certificate, key=key),
+        encrypt_calls=True,
+        client=TlsFiles(trusted=certificate),
+    )
 
 
 def _ready_line(
@@ -209,8 +234,28 @@ def _broker_configs(plan: ClusterPlan, directory: Path, name_server: str) -> lis
 def _broker_config(
     plan: ClusterPlan, root: Path, index: int, given: dict[str, str]
 ) -> BrokerConfig:
-    config, _ = read_config(SMALL_FILES | found_sizes(root) | _LIMITS | given, root)
+    config, _ = read_config(SMALL_FILES | _found_sizes(root) | _LIMITS | given, root)
     port = plan.broker_port and plan.broker_port + index * _PORT_STEP
     return replace(
         config, bind_address=plan.host, advertised_host=plan.advertised_host, listen_port=port
     )
+
+
+def _found_sizes(root: Path) -> dict[str, str]:
+    """File sizes of an existing store, as settings: a broker has to continue with them.
+
+    Raises OSError.
+    """
+    patterns = {
+        "mappedFileSizeCommitLog": "commitlog/*",
+        "mappedFileSizeConsumeQueue": "consumequeue/*/*/*",
+    }
+    sizes = {key: next(_sizes(root, pattern), None) for key, pattern in patterns.items()}
+    return {key: str(size) for key, size in sizes.items() if size is not None}
+
+
+def _sizes(root: Path, pattern: str) -> Iterator[int]:
+    for path in root.glob(pattern):
+        # A crash of Apache's may leave a file without a size.
+        if path.name.isdigit() and (size := path.stat().st_size):
+            yield size

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from roquet.cli.operating.times import moment, time_span
+from roquet.cli.argument_types import moment, time_span
 
 
 def test_a_span_is_how_long_ago_it_was() -> None:

@@ -9,8 +9,7 @@
 
 from typing import Final, NamedTuple
 
-from roquet.cli.operating.access import SECRET_KEY_VARIABLE, Access
-from roquet.cli.operating.config_file import BadConfigFile
+from roquet.cli.admin_commands.access import SECRET_KEY_VARIABLE, Access, BadConfigFile
 from roquet.client.errors import (
     BadArgument,
     GroupNotFound,

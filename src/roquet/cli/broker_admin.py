@@ -5,12 +5,10 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from itertools import count
 
+from roquet.cli.admin_commands.commands import Commands, Session, brokers_named
+from roquet.cli.admin_commands.failures import DONE, NOT_FOUND, Failed
+from roquet.cli.argument_types import pair, whole_number
 from roquet.cli.cluster import role_of
-from roquet.cli.numbers import whole_number
-from roquet.cli.operating.brokers import brokers_named
-from roquet.cli.operating.commands import Commands, Session
-from roquet.cli.operating.failures import DONE, NOT_FOUND, Failed
-from roquet.cli.operating.pairs import pair
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.errors import RequestRefused
 from roquet.errors import RoquetError

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.cli.operating.access import Access, access_of, define_access
-from roquet.cli.operating.config_file import BadConfigFile
+from roquet.cli.admin_commands.access import Access, BadConfigFile, access_of, define_access
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
 

@@ -1,0 +1,91 @@
+"""Types of arguments: numbers, hosts, NAME=VALUE, BROKER:QUEUE, points in time and durations.
+
+Servers load this, too: it must not import the client.
+"""
+
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from roquet.clock import SystemClock
+from roquet.net.addresses import is_wildcard
+
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_span = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)").fullmatch
+_MILLISECONDS_DIGITS: Final = range(12, 15)
+
+
+def whole_number(smallest: int, largest: int | None = None) -> Callable[[str], int]:
+    """What reads such a number; it raises ArgumentTypeError."""
+    expected = f"from {smallest} on" if largest is None else f"from {smallest} to {largest}"
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise ArgumentTypeError(f"{text!r} is not a whole number") from None
+        if number < smallest or (largest is not None and number > largest):
+            raise ArgumentTypeError(f"{number} is not a number {expected}")
+        return number
+
+    return read
+
+
+port_number = whole_number(0, 65535)
+
+
+def reachable_host_name(text: str) -> str:
+    """Raises ArgumentTypeError."""
+    if is_wildcard(text.strip()):
+        raise ArgumentTypeError(f"{text!r} is no host that clients can connect to")
+    return text.strip()
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Raises ArgumentTypeError."""
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        raise ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def queue_place(text: str) -> tuple[str, int]:
+    """The name of a broker and the number of a queue. Raises ArgumentTypeError."""
+    broker_name, _, number = text.rpartition(":")
+    if not broker_name or not (number.isascii() and number.isdigit()):
+        raise ArgumentTypeError(f"{text!r} is not BROKER:QUEUE, such as broker-a:0")
+    return broker_name, int(number)
+
+
+def moment(text: str) -> datetime:
+    """Raises ArgumentTypeError."""
+    if (span := _span(text)) is not None:
+        return _now() - _timedelta(*span.groups())
+    if text == "now":
+        return _now()
+    try:
+        if text.isascii() and text.isdigit() and len(text) in _MILLISECONDS_DIGITS:
+            return datetime.fromtimestamp(int(text) / 1000, UTC)
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError, OSError):
+        raise ArgumentTypeError(
+            f"{text!r} is no time; 2026-11-15T20:16:48 is one, and so are 90m (ago), now, and"
+            " 1794773808000"
+        ) from None
+
+
+def time_span(text: str) -> timedelta:
+    """Raises ArgumentTypeError."""
+    if (span := _span(text)) is None:
+        raise ArgumentTypeError(f"{text!r} is no span of time; 500ms, 10s, 5m, 2h and 1d are")
+    return _timedelta(*span.groups())
+
+
+def _timedelta(number: str, unit: str) -> timedelta:
+    return timedelta(seconds=float(number) * _UNITS[unit])
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC)
