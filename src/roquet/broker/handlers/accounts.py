@@ -19,7 +19,7 @@ from roquet.access.account_store import (
 )
 from roquet.access.errors import BadRules, RulesNotSaved, UnknownAccount
 from roquet.broker.broker import Broker
-from roquet.broker.handlers.deferred import defer
+from roquet.broker.handlers.answers import defer
 from roquet.net.errors import Refused
 from roquet.net.router import Deferred, Reply, Request, on
 from roquet.protocol.bodies.accounts import AccountConfig, AccountConfigs

@@ -1,14 +1,15 @@
-"""Clients come, stay and go; consumers learn who shares their queues, and lock them."""
+"""Clients and consumer groups: heartbeats, members, queue locks, connections, group settings."""
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
-from roquet.access.needs import sub_group
+from roquet.access.needs import EVERYTHING, sub_group
 from roquet.broker.broker import Broker
 from roquet.broker.errors import BadName, NoMoreGroups, TableNotWritten, UnknownGroup
-from roquet.broker.handlers.deferred import defer
+from roquet.broker.handlers.answers import answer_when_changed, check_is_master, defer, page
 from roquet.broker.handlers.needs import BEATING, LOCKING, SUBSCRIBING
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.subscriptions import check_subscription
@@ -16,18 +17,34 @@ from roquet.broker.notices import tell_members_changed
 from roquet.broker.tables.clients import Client, check_client_id
 from roquet.broker.tables.queue_locks import QueueKey
 from roquet.broker.tables.topics import TopicFlag
+from roquet.net.connection import Connection
 from roquet.net.errors import Refused
 from roquet.net.router import Deferred, Reply, Request, on
+from roquet.protocol.bodies import clients as bodies
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.clients import ConsumerData, Heartbeat, SubscriptionCheck
-from roquet.protocol.bodies.groups import ConsumerIds, LockedQueues, QueueLockRequest
+from roquet.protocol.bodies.groups import (
+    ConsumerIds,
+    GroupConfig,
+    GroupConfigList,
+    LockedQueues,
+    QueueLockRequest,
+)
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.addressed import AddressedHeader, NoFields
 from roquet.protocol.headers.clients import (
     HeartbeatReplyHeader,
+    ProducerConnectionsHeader,
     UnregisterClientHeader,
 )
-from roquet.protocol.headers.groups import ConsumerListHeader
+from roquet.protocol.headers.groups import (
+    AllGroupConfigsHeader,
+    AllGroupConfigsReplyHeader,
+    ConsumerConnectionsHeader,
+    ConsumerListHeader,
+    DeleteGroupHeader,
+    GetGroupConfigHeader,
+)
 from roquet.protocol.names import is_name, retry_topic
 
 log = logging.getLogger(__name__)
@@ -141,6 +158,108 @@ def _queue_keys(body: QueueLockRequest) -> list[QueueKey]:
     return [QueueKey(body.consumer_group, queue.topic, queue.queue_id) for queue in body.mq_set]
 
 
+def get_consumers(broker: Broker, request: Request[ConsumerConnectionsHeader]) -> Reply:
+    name = request.header.consumer_group
+    group = broker.consumers.find(name)
+    if group is None:
+        raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"nobody in group {name!r} is connected")
+    body = bodies.ConsumerConnections(
+        connection_set=[_connection(*member) for member in group.members.items()],
+        consume_from_where=group.consume_from_where,
+        consume_type=group.consume_type,
+        message_model=group.message_model,
+        subscription_table=group.subscriptions,
+    )
+    return Reply(body=write_body(body))
+
+
+def get_producers(broker: Broker, request: Request[ProducerConnectionsHeader]) -> Reply:
+    name = request.header.producer_group
+    members = broker.producers.members(name)
+    if not members:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"no producer of group {name!r} is connected")
+    connections = [_connection(*member) for member in members.items()]
+    return Reply(body=write_body(bodies.ProducerConnections(connection_set=connections)))
+
+
+def get_all_producers(broker: Broker, _request: Request[NoFields]) -> Reply:
+    producers = broker.producers
+    table = {
+        group: [_producer(*member) for member in producers.members(group).items()]
+        for group in producers.groups()
+    }
+    return Reply(body=write_body(bodies.ProducerTable(data=table)))
+
+
+def _connection(connection: Connection, client: Client) -> bodies.ConnectionInfo:
+    return bodies.ConnectionInfo(
+        client_id=client.client_id,
+        client_addr=str(connection.peer_address),
+        language=client.language,
+        version=client.version,
+    )
+
+
+def _producer(connection: Connection, client: Client) -> bodies.ProducerInfo:
+    return bodies.ProducerInfo(
+        client_id=client.client_id,
+        remote_ip=f"/{connection.peer_address}",  # The slash is Java's.
+        language=client.language,
+        version=client.version,
+        last_update_timestamp=client.heard_ms,
+    )
+
+
+def update_group(broker: Broker, request: Request[AddressedHeader]) -> Deferred:
+    return _update_groups(broker, request, [read_body(GroupConfig, request.body)])
+
+
+def update_groups(broker: Broker, request: Request[AddressedHeader]) -> Deferred:
+    body = read_body(GroupConfigList, request.body)
+    return _update_groups(broker, request, body.group_config_list)
+
+
+def delete_group(broker: Broker, request: Request[DeleteGroupHeader]) -> Deferred:
+    check_is_master(broker)
+    header = request.header
+    if broker.groups.delete(header.group_name):
+        log.info("deleted group %s, as %s asked", header.group_name, request.connection.peer)
+    savers = [broker.group_saver]
+    if header.remove_offset or header.clean_offset:
+        broker.offsets.forget_group(header.group_name)
+        savers.append(broker.offset_saver)
+    return answer_when_changed(broker, request, *savers)
+
+
+def get_group(broker: Broker, request: Request[GetGroupConfigHeader]) -> Reply:
+    return Reply(body=write_body(group_settings(broker, request.header.group)))
+
+
+def get_all_groups(broker: Broker, request: Request[AllGroupConfigsHeader]) -> Reply:
+    header = request.header
+    table = broker.groups.snapshot()
+    total = len(table.subscription_group_table)
+    table.subscription_group_table = page(
+        table.subscription_group_table,
+        table.data_version,
+        header.group_seq,
+        header.max_group_num,
+        header.data_version,
+    )
+    return Reply(header=AllGroupConfigsReplyHeader(total_group_num=total), body=write_body(table))
+
+
+def _update_groups(
+    broker: Broker, request: Request[Any], groups: Iterable[GroupConfig]
+) -> Deferred:
+    check_is_master(broker)
+    # If one of many is refused, those before it have changed all the same.
+    for group in groups:
+        broker.groups.update(group)
+        log.info("changed group %s, as %s asked", group.group_name, request.connection.peer)
+    return answer_when_changed(broker, request, broker.group_saver)
+
+
 ROUTES = (
     on(RequestCode.HEART_BEAT, AddressedHeader, heartbeat, needs=BEATING),
     on(
@@ -158,4 +277,27 @@ ROUTES = (
     on(RequestCode.CHECK_CLIENT_CONFIG, NoFields, check_client, needs=SUBSCRIBING),
     on(RequestCode.LOCK_BATCH_MQ, AddressedHeader, lock_queues, needs=LOCKING),
     on(RequestCode.UNLOCK_BATCH_MQ, AddressedHeader, unlock_queues, needs=LOCKING),
+    on(
+        RequestCode.GET_CONSUMER_CONNECTION_LIST,
+        ConsumerConnectionsHeader,
+        get_consumers,
+        needs=sub_group("consumer_group"),
+    ),
+    on(RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerConnectionsHeader, get_producers),
+    on(RequestCode.GET_ALL_PRODUCER_INFO, NoFields, get_all_producers),
+    on(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, AddressedHeader, update_group),
+    on(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, AddressedHeader, update_groups),
+    on(RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteGroupHeader, delete_group),
+    on(
+        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+        GetGroupConfigHeader,
+        get_group,
+        needs=sub_group("group"),
+    ),
+    on(
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        AllGroupConfigsHeader,
+        get_all_groups,
+        needs=EVERYTHING,
+    ),
 )

@@ -5,7 +5,7 @@ from typing import Final
 from roquet.access.needs import reading
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
-from roquet.broker.handlers.refusals import invalid
+from roquet.broker.handlers.answers import invalid
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.pull_limits import limits_of_pull
 from roquet.broker.messages.pulls import answer_pull

@@ -1,8 +1,10 @@
-"""Who is master, as an operator says it; requests of ours.
+"""Replication as operators and slaves ask for it.
 
-    PROMOTE_BROKER   a slave becomes the master, of the next epoch
-    DEMOTE_BROKER    a master takes no more messages, waits for a slave that has all of them, and
-                     becomes a slave itself
+    PROMOTE_BROKER         a slave becomes the master, of the next epoch
+    DEMOTE_BROKER          a master takes no more messages, waits for a slave that has all of them,
+                           and becomes a slave itself
+    GET_BROKER_HA_STATUS   how far replicas have come, as `haStatus` of 5.x asks
+    GET_ALL_DELAY_OFFSET   progress of delayed messages, which slaves copy from their master
 
 Where etcd decides, a master that is demoted steps down, and another broker is elected.
 """
@@ -10,16 +12,27 @@ Where etcd decides, a master that is demoted steps down, and another broker is e
 import asyncio
 from typing import Final
 
+from roquet.access.needs import EVERYTHING
 from roquet.broker.broker import Broker
-from roquet.broker.handlers.deferred import defer
+from roquet.broker.handlers.answers import defer
 from roquet.broker.promotion import promote
 from roquet.broker.replication.epochs import AssignedRole
 from roquet.broker.replication.replication import RestartAsSlave
 from roquet.broker.replication.secret import SharedSecret
 from roquet.net.errors import Refused
 from roquet.net.router import Deferred, Reply, Request, on
+from roquet.protocol.bodies.body import write_body
+from roquet.protocol.bodies.brokers import (
+    HaStatus,
+    MasterConnection,
+    SlaveConnection,
+)
+from roquet.protocol.bodies.offsets import DelayOffsetTable
 from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.brokers import (
+    AllOffsetsHeader,
+    AllProgressReplyHeader,
     DemoteBrokerHeader,
     PromoteBrokerHeader,
     PromoteBrokerReplyHeader,
@@ -108,7 +121,68 @@ def _refused(remark: str) -> Refused:
 
 
 # No `needs`: for administrators only.
+
+
+def get_ha_status(broker: Broker, _request: Request[NoFields]) -> Reply:
+    status = _as_slave(broker) if broker.config.is_slave else _as_master(broker)
+    return Reply(body=write_body(status))
+
+
+def _as_master(broker: Broker) -> HaStatus:
+    log_end = broker.store.log_end
+    slaves = [
+        SlaveConnection(
+            addr=slave.address,
+            diff=log_end - slave.confirmed_end,
+            in_sync=log_end - slave.confirmed_end < broker.config.ha_lag_size_max,
+            slave_ack_offset=slave.confirmed_end,
+            transfer_from_where=slave.sent_end,
+        )
+        for slave in broker.replication.replicas.slaves
+    ]
+    return HaStatus(
+        master=True,
+        master_commit_log_max_offset=log_end,
+        in_sync_slave_nums=sum(slave.in_sync for slave in slaves),
+        ha_connection_info=slaves,
+    )
+
+
+def _as_slave(broker: Broker) -> HaStatus:
+    link = broker.replication.master_link
+    assert link is not None, "a slave has one"
+    return HaStatus(
+        ha_client_runtime_info=MasterConnection(
+            master_addr=link.master, max_offset=broker.store.log_end
+        )
+    )
+
+
+def get_all_delay_offsets(broker: Broker, request: Request[AllOffsetsHeader]) -> Reply:
+    """A slave that knew more than its log has would lose messages with its master.
+
+    One of ours is told for which log all this is true. Those of Apache are told of levels alone,
+    and no more than is true for the shortest log among them.
+    """
+    progress, known_version = broker.progress, request.header.known_version
+    if known_version is None:
+        levels = progress.levels.value_at(broker.replication.replicas.apache_end)
+        return Reply(body=write_body(DelayOffsetTable(offset_table=levels.offset_table)))
+    version = progress.version
+    header = AllProgressReplyHeader(version=version, epoch=broker.replication.epoch)
+    if known_version == version:
+        return Reply(header=header)
+    return Reply(header=header, body=write_body(progress.snapshot()))
+
+
 ROUTES = (
     on(RequestCode.PROMOTE_BROKER, PromoteBrokerHeader, promote_broker),
     on(RequestCode.DEMOTE_BROKER, DemoteBrokerHeader, demote_broker),
+    on(RequestCode.GET_BROKER_HA_STATUS, NoFields, get_ha_status),
+    on(
+        RequestCode.GET_ALL_DELAY_OFFSET,
+        AllOffsetsHeader,
+        get_all_delay_offsets,
+        needs=EVERYTHING,
+    ),
 )

@@ -6,8 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
-from roquet.broker.handlers.deferred import defer, saved
-from roquet.broker.handlers.refusals import invalid
+from roquet.broker.handlers.answers import defer, invalid, saved
 from roquet.broker.settings.apache_keys import (
     change_config,
     changeable_texts,
@@ -28,7 +27,7 @@ from roquet.protocol.messages.record import peek_record
 from roquet.protocol.properties_text import read_properties_text, write_properties_text
 from roquet.settings.log_level import obey_log_level
 from roquet.settings.options import ConfigError
-from roquet.store.errors import BadRecord
+from roquet.store.errors import BadRecord, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -175,9 +174,18 @@ def _size_text(size: float) -> str:
     return f"{size:.1f} {_SIZE_UNITS[unit]}" if unit else f"{size} B"
 
 
+def delete_old_files(broker: Broker, _request: Request[NoFields]) -> Reply:
+    try:
+        broker.expiry.clean(is_requested=True)
+    except StoreUnavailable as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    return Reply()
+
+
 ROUTES = (
     on(RequestCode.GET_BROKER_CONFIG, NoFields, get_config),
     on(RequestCode.UPDATE_BROKER_CONFIG, NoFields, update_config),
     on(RequestCode.GET_BROKER_RUNTIME_INFO, NoFields, get_runtime_info),
     on(RequestCode.VIEW_BROKER_STATS_DATA, BrokerStatsHeader, view_statistics),
+    on(RequestCode.DELETE_EXPIRED_COMMITLOG, NoFields, delete_old_files),
 )

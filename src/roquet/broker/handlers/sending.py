@@ -1,23 +1,30 @@
-"""Sends: one message (10, 310) or a batch of them (320).
+"""Sends: one message (10, 310), a batch (320), or a send-back of a consumer (36).
 
-The plain send is the hottest path of the broker. It moves property text and never parses it;
-messages whose properties ask for more than to be stored are handled apart.
+The send of one message is the hottest path of the handlers. It moves property text and never
+parses it; messages whose properties ask for more than to be stored are handled apart.
 """
 
 import random
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.delays.postponing import append_waiting, postponed
-from roquet.broker.errors import BadName, ClosedTopic
-from roquet.broker.handlers.needs import SENDING
-from roquet.broker.handlers.refusals import check_takes_messages, invalid
+from roquet.broker.delays.postponing import append_waiting, append_when_due, postponed
+from roquet.broker.errors import BadName, ClosedTopic, TableNotWritten
+from roquet.broker.handlers.answers import check_is_master, check_takes_messages, invalid
+from roquet.broker.handlers.needs import SENDING, SENDING_BACK
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.appending import append_batch, append_draft, refusal
 from roquet.broker.messages.batch_properties import batch_properties
 from roquet.broker.messages.new_message import NewMessage
-from roquet.broker.messages.retries import DLQ_QUEUE_COUNT, DLQ_QUEUE_ID, retry_count_max
+from roquet.broker.messages.retries import (
+    DLQ_QUEUE_COUNT,
+    DLQ_QUEUE_ID,
+    next_level,
+    retry_count_max,
+    sent_back,
+)
+from roquet.broker.messages.stored_record import stored_record
 from roquet.broker.tables.topics import TopicFlag
 from roquet.broker.transactions.phases import prepare, starts_transaction
 from roquet.net.errors import Refused
@@ -27,6 +34,7 @@ from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.messages import (
+    SendBackHeader,
     SendMessageHeader,
     SendMessageHeaderV2,
     SendMessageReplyHeader,
@@ -35,9 +43,10 @@ from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import Property, SysFlag
 from roquet.protocol.messages.message_id import offset_id
 from roquet.protocol.messages.properties import with_property, without_property
+from roquet.protocol.messages.record import read_record
 from roquet.protocol.messages.record_batches import SentBatch
 from roquet.protocol.messages.sent_properties import stored_properties
-from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX, dlq_topic
+from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX, dlq_topic, retry_topic
 from roquet.store.appends import Appended
 
 _WRITE: Final = int(Permission.WRITE)
@@ -281,8 +290,61 @@ def _reply(
     return Reply(header=header)
 
 
+def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
+    header = request.header
+    check_is_master(broker)
+    broker.late_sends.check()
+    broker.acks.check_room(request)
+    group = group_settings(broker, header.group)
+    if not broker.config.permission & _WRITE:
+        raise Refused(ResponseCode.NO_PERMISSION, "the broker is not writable")
+    if group.retry_queue_nums <= 0:
+        return Reply()  # The group wants nothing twice.
+    topic = _writable_retry_topic(broker, header, group.retry_queue_nums)
+    # Which queue gets which message is no secret.
+    queue_id = random.randrange(group.retry_queue_nums)  # noqa: S311
+    message = read_record(stored_record(broker, header.offset))
+    count_max = retry_count_max(group, request.command, header.max_reconsume_times)
+    level = next_level(message.reconsume_times, count_max, header.delay_level)
+    if level is None:
+        topic = _made_topic(broker, dlq_topic(header.group), DLQ_QUEUE_COUNT)
+        queue_id = DLQ_QUEUE_ID
+    back = sent_back(message, topic.topic_name, queue_id, level)
+    try:
+        appended = append_when_due(broker, back)
+    except Refused as refused:
+        raise _not_sent_back(refused) from None
+    origin = message.properties.get(Property.RETRY_TOPIC, message.topic)
+    broker.statistics.count_send_back(header.group, origin)
+    # Apache does not wait for the disk here. But what the consumer does next is to say that it is
+    # done with the message, and that is kept apart from the log.
+    end = appended.physical_offset + appended.size
+    return broker.acks.reply_when_safe(request, end, Reply(), OnTimeout.REFUSE)
+
+
+def _writable_retry_topic(broker: Broker, header: SendBackHeader, queue_count: int) -> TopicConfig:
+    flags = TopicFlag.UNIT_SUBSCRIPTION if header.unit_mode else 0
+    topic = _made_topic(broker, retry_topic(header.group), queue_count, flags)
+    if not topic.perm & _WRITE:
+        raise Refused(ResponseCode.NO_PERMISSION, f"topic {topic.topic_name!r} is not writable")
+    return topic
+
+
+def _made_topic(broker: Broker, name: str, queue_count: int, flags: int = 0) -> TopicConfig:
+    try:
+        return broker.topics.find_or_create(name, queue_count, flags)
+    except TableNotWritten as refused:
+        raise _not_sent_back(refused) from None
+
+
+def _not_sent_back(refused: Refused) -> Refused:
+    """Whatever the reason: with this code clients send the message themselves."""
+    return Refused(ResponseCode.SYSTEM_ERROR, refused.remark)
+
+
 ROUTES = (
     on(RequestCode.SEND_MESSAGE, SendMessageHeader, send_message, needs=SENDING),
     on(RequestCode.SEND_MESSAGE_V2, SendMessageHeaderV2, send_message, needs=SENDING),
     on(RequestCode.SEND_BATCH_MESSAGE, SendMessageHeaderV2, send_message, needs=SENDING),
+    on(RequestCode.CONSUMER_SEND_MSG_BACK, SendBackHeader, send_back, needs=SENDING_BACK),
 )

@@ -7,9 +7,7 @@ from typing import Any
 from roquet.access.needs import ACCOUNT, EVERYTHING, any_topic
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
-from roquet.broker.handlers.deferred import answer_when_changed
-from roquet.broker.handlers.pages import page
-from roquet.broker.handlers.refusals import check_is_master, invalid
+from roquet.broker.handlers.answers import answer_when_changed, check_is_master, invalid, page
 from roquet.broker.tables.attributes import read_attribute_changes
 from roquet.net.errors import Refused
 from roquet.net.router import Deferred, Reply, Request, on

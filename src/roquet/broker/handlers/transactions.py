@@ -3,8 +3,8 @@
 from typing import Final
 
 from roquet.broker.broker import Broker
+from roquet.broker.handlers.answers import check_is_master
 from roquet.broker.handlers.needs import ENDING
-from roquet.broker.handlers.refusals import check_is_master
 from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.stored_record import stored_record
 from roquet.broker.transactions.half_messages import real_queue, resumed

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roquet.broker.handlers.pages import page
+from roquet.broker.handlers.answers import page
 from roquet.protocol.bodies.body import DataVersion
 from roquet.protocol.errors import BadBody
 

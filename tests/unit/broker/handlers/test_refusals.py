@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.handlers.refusals import invalid
+from roquet.broker.handlers.answers import invalid
 from roquet.broker.settings.config import BrokerRole
 from roquet.protocol.bodies.groups import GroupConfig, GroupConfigList
 from roquet.protocol.bodies.topics import TopicConfig, TopicConfigList

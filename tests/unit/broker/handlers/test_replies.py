@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from roquet.broker.handlers import replies
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts, fields_of, read_header
@@ -152,8 +151,8 @@ async def test_a_client_that_goes_before_it_has_the_reply_makes_it_fail(
 async def test_a_client_that_says_nothing_is_not_waited_for_for_ever(
     bed: BrokerBed, client: BedClient, asker: BedClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert replies.PUSH_TIMEOUT_S == 10
-    monkeypatch.setattr(replies, "PUSH_TIMEOUT_S", 0.01)
+    assert relays.PUSH_TIMEOUT_S == 10
+    monkeypatch.setattr(relays, "PUSH_TIMEOUT_S", 0.01)
     send(client)
     assert (await client.replied()).code == ResponseCode.SYSTEM_ERROR
 
