@@ -29,7 +29,7 @@ from roquet.broker.build import build_broker
 from roquet.broker.delays.delivering import redeliver
 from roquet.broker.delays.due import SliceBudget
 from roquet.broker.delays.postponing import append_when_due
-from roquet.broker.messages.new_message import NewMessage
+from roquet.broker.messages.appending import NewMessage
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.transactions.phases import prepare
 from roquet.disk import SystemDisk

@@ -9,7 +9,6 @@ from roquet.broker.messages.acks import AckQueue
 from roquet.broker.messages.expiry import Expiry
 from roquet.broker.messages.late_sends import LateSends
 from roquet.broker.messages.long_polling import LongPolls
-from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.registration import Registrar
 from roquet.broker.replication.replication import Replication
 from roquet.broker.replication.table_log import TableLog
@@ -33,6 +32,7 @@ from roquet.protocol.bodies.body import DataVersion
 from roquet.protocol.templates.send_reply import SendReplyTemplate
 from roquet.settings.changes import ChangedSettings
 from roquet.store.message_store import MessageStore
+from roquet.throttled_log import ThrottledLog
 
 
 class Broker(msgspec.Struct):
@@ -51,7 +51,7 @@ class Broker(msgspec.Struct):
     long_polls: LongPolls
     acks: AckQueue
     expiry: Expiry
-    refused_writes: RefusedWrites
+    refused_writes: ThrottledLog
     late_sends: LateSends
     progress: ProgressTables
     delays: Delays

@@ -22,11 +22,10 @@ from roquet.broker.loading import (
     opened_store,
 )
 from roquet.broker.messages.acks import AckQueue
-from roquet.broker.messages.appending import take_copied
+from roquet.broker.messages.appending import refused_writes_log, take_copied
 from roquet.broker.messages.expiry import Expiry
 from roquet.broker.messages.late_sends import LateSends
 from roquet.broker.messages.long_polling import LongPolls
-from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.broker.registration import Registrar, identity_of
 from roquet.broker.replication.master import SlaveLinks
 from roquet.broker.replication.other_brokers import OtherBrokers
@@ -157,7 +156,7 @@ def build_broker(
         long_polls=long_polls,
         acks=acks,
         expiry=Expiry(store, clock, lambda: broker.config.store),
-        refused_writes=RefusedWrites(clock),
+        refused_writes=refused_writes_log(clock),
         late_sends=LateSends(clock, config.send_wait_s_max),
         progress=progress,
         delays=delays,

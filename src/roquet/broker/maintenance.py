@@ -140,7 +140,7 @@ async def _tick(broker: Broker) -> None:
     broker.statistics.tick()
     broker.store.relieve()
     broker.offsets.trim()
-    broker.refused_writes.tell()
+    broker.refused_writes.flush()
     if broker.guard is not None:
         broker.guard.tick()
     save_progress(broker)

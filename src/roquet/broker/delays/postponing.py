@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.timers import TIMER_QUEUE_ID, out_ms
-from roquet.broker.messages.new_message import NewMessage, append_message
+from roquet.broker.messages.appending import NewMessage, append_message
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.message import Property, SysFlag

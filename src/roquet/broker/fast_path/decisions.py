@@ -7,8 +7,8 @@ holds for every request that finds the very same settings.
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.messages.batch_properties import batch_properties
-from roquet.broker.messages.pull_limits import limits_of_pull
+from roquet.broker.messages.appending import batch_properties
+from roquet.broker.messages.subscriptions import limits_of_pull
 from roquet.broker.settings.config import BrokerConfig
 from roquet.net.errors import Refused
 from roquet.protocol.bodies.groups import GroupConfig

@@ -206,7 +206,7 @@ def _producer(connection: Connection, client: Client) -> bodies.ProducerInfo:
         remote_ip=f"/{connection.peer_address}",  # The slash is Java's.
         language=client.language,
         version=client.version,
-        last_update_timestamp=client.heard_ms,
+        last_update_timestamp=client.seen_ms,
     )
 
 

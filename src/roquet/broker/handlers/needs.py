@@ -5,7 +5,7 @@ from typing import Final
 
 from roquet.access.needs import AnyNeeds, group_need
 from roquet.broker.broker import Broker
-from roquet.broker.messages.stored_record import stored_record
+from roquet.broker.messages.appending import stored_record
 from roquet.net.router import Need, Needs, Request
 from roquet.protocol.acl import Right
 from roquet.protocol.bodies.body import read_body

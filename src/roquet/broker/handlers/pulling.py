@@ -7,8 +7,8 @@ from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
 from roquet.broker.handlers.answers import invalid
 from roquet.broker.membership import group_settings
-from roquet.broker.messages.pull_limits import limits_of_pull
 from roquet.broker.messages.pulls import answer_pull
+from roquet.broker.messages.subscriptions import limits_of_pull
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Request, on
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode

@@ -6,8 +6,7 @@ from roquet.access.needs import sub_topic
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
 from roquet.broker.handlers.needs import VIEWING
-from roquet.broker.messages.appending import refusal
-from roquet.broker.messages.stored_record import stored_record
+from roquet.broker.messages.appending import refusal, stored_record
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.topics import ConsumeQueueEntry, ConsumeQueueView

@@ -15,8 +15,7 @@ from roquet.broker.handlers.answers import defer
 from roquet.broker.handlers.needs import REPLYING
 from roquet.broker.handlers.sending import checked_queue_id, checked_topic
 from roquet.broker.messages.acks import OnTimeout
-from roquet.broker.messages.new_message import NewMessage, append_message
-from roquet.broker.messages.stored_record import stored_record
+from roquet.broker.messages.appending import NewMessage, append_message, stored_record
 from roquet.net.connection import Connection
 from roquet.net.errors import CallTimedOut, NetError, Refused
 from roquet.net.router import Deferred, Reply, ReplyDeferred, Request, on

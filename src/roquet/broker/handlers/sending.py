@@ -14,17 +14,19 @@ from roquet.broker.handlers.answers import check_is_master, check_takes_messages
 from roquet.broker.handlers.needs import SENDING, SENDING_BACK
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.acks import OnTimeout
-from roquet.broker.messages.appending import append_batch, append_draft, refusal
-from roquet.broker.messages.batch_properties import batch_properties
-from roquet.broker.messages.new_message import NewMessage
-from roquet.broker.messages.retries import (
+from roquet.broker.messages.appending import (
     DLQ_QUEUE_COUNT,
     DLQ_QUEUE_ID,
+    NewMessage,
+    append_batch,
+    append_draft,
+    batch_properties,
     next_level,
+    refusal,
     retry_count_max,
     sent_back,
+    stored_record,
 )
-from roquet.broker.messages.stored_record import stored_record
 from roquet.broker.tables.topics import TopicFlag
 from roquet.broker.transactions.phases import prepare, starts_transaction
 from roquet.net.errors import Refused

@@ -6,7 +6,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.handlers.answers import check_is_master
 from roquet.broker.handlers.needs import ENDING
 from roquet.broker.messages.acks import OnTimeout
-from roquet.broker.messages.stored_record import stored_record
+from roquet.broker.messages.appending import stored_record
 from roquet.broker.transactions.half_messages import real_queue, resumed
 from roquet.broker.transactions.phases import append_half, commit, open_half, roll_back
 from roquet.net.errors import Refused

@@ -1,20 +1,37 @@
-"""Appending a message to the store, and everything that follows from it.
+"""Appending messages to the store, and everything that follows from it.
 
-Whoever stores a message on behalf of a peer comes through here: sends, and what the broker itself
-writes later for delays, retries and transactions.
+Sends come through here, and what the broker itself writes later for delays, retries and
+transactions: these take a message, change where it goes and what it carries, and store the
+result. A message that a consumer could not handle is retried later each time, by delay levels;
+after the last retry it is kept in the dead-letter topic of its group.
 """
 
 import logging
+from typing import Final, Self
+
+import msgspec
+from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
+from roquet.clock import Clock
 from roquet.net.errors import Refused
-from roquet.protocol.codes import ResponseCode
+from roquet.protocol.bodies.groups import GroupConfig
+from roquet.protocol.codes import VERSION_3_4_9, ResponseCode
+from roquet.protocol.command import Command
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.message import Property, StoredMessage
+from roquet.protocol.messages.properties import (
+    parse_properties,
+    properties_text,
+    with_property,
+    without_property,
+)
 from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.store.appends import Appended, AppendedBatch
-from roquet.store.errors import StoreUnavailable, TooManyFiles
+from roquet.store.errors import BadRecord, StoreUnavailable, TooManyFiles
 from roquet.store.replica_log import Grown
+from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +71,11 @@ def take_copied(broker: Broker, grown: Grown) -> None:
         _announce(broker, name, queue_id, end)
 
 
+def refused_writes_log(clock: Clock) -> ThrottledLog:
+    """For messages that the store refuses: a full disk must not fill the log."""
+    return ThrottledLog(log, clock.monotonic_s)
+
+
 def refusal(error: TooLarge | StoreUnavailable) -> Refused:
     if isinstance(error, TooLarge):
         return Refused(ResponseCode.MESSAGE_ILLEGAL, str(error))
@@ -67,7 +89,11 @@ def refusal(error: TooLarge | StoreUnavailable) -> Refused:
 def _noted_refusal(broker: Broker, error: TooLarge | StoreUnavailable, count: int) -> Refused:
     broker.statistics.count_failed_put()
     if isinstance(error, StoreUnavailable):
-        broker.refused_writes.note(error, count)
+        # Files are closed by themselves; a disk does not free itself.
+        level = logging.WARNING if isinstance(error, TooManyFiles) else logging.ERROR
+        broker.refused_writes.add(
+            type(error).__name__, f"messages refused: {error}", level=level, count=count
+        )
     return refusal(error)
 
 
@@ -77,3 +103,127 @@ def _announce(broker: Broker, topic: str, queue_id: int, end: int) -> None:
         broker.long_polls.announce_when_safe(topic, queue_id, end)
     else:
         broker.long_polls.announce(topic, queue_id)
+
+
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a record holds but what the append assigns."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: str
+    born_timestamp: int
+    born_host: bytes
+    store_host: bytes
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+    @classmethod
+    def copy_of(cls, message: StoredMessage) -> Self:
+        """The same message once more, born when and where it was born, in the same place."""
+        return cls(
+            topic=message.topic,
+            queue_id=message.queue_id,
+            body=message.body,
+            properties=message.property_text,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            store_host=message.store_host,
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            reconsume_times=message.reconsume_times,
+        )
+
+    def with_properties(self, **changes: str | None) -> Self:
+        """None takes a property away."""
+        properties = parse_properties(self.properties)
+        for name, value in changes.items():
+            if value is None:
+                properties.pop(name, None)
+            else:
+                properties[name] = value
+        return replace(self, properties=properties_text(properties))
+
+
+def append_message(broker: Broker, message: NewMessage) -> Appended:
+    """Stores it. Raises Refused; then nothing was stored."""
+    try:
+        draft = RecordDraft(
+            queue_id=message.queue_id,
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            store_host=message.store_host,
+            body=message.body,
+            topic=message.topic.encode(),
+            properties=message.properties.encode(),
+            reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.prepared_transaction_offset,
+            has_checksum=broker.config.store.write_checksums,
+        )
+    except TooLarge as error:
+        raise refusal(error) from None
+    return append_draft(broker, message.topic, draft)
+
+
+DLQ_QUEUE_COUNT: Final = 1
+DLQ_QUEUE_ID: Final = 0
+
+_FIRST_LEVEL: Final = 3  # ten seconds, if nobody changed the levels
+_AT_ONCE: Final = 0
+
+
+def retry_count_max(group: GroupConfig, command: Command, asked: int | None) -> int:
+    """How often a message is tried again; newer clients may say it themselves."""
+    if asked is not None and command.version >= VERSION_3_4_9:
+        return asked
+    return group.retry_max_times
+
+
+def next_level(retry_count: int, count_max: int, asked_level: int) -> int | None:
+    """The delay level of the next try, None if there is none.
+
+    A consumer may ask for a level; 0 leaves it to the broker, and less than 0 gives up at once.
+    """
+    if retry_count >= count_max or asked_level < 0:
+        return None
+    return asked_level or _FIRST_LEVEL + retry_count
+
+
+def sent_back(message: StoredMessage, topic: str, queue_id: int, level: int | None) -> NewMessage:
+    """The message as it comes again, or goes to the dead letters: the same, one try older."""
+    properties = message.properties
+    return replace(
+        NewMessage.copy_of(message),
+        topic=topic,
+        queue_id=queue_id,
+        reconsume_times=message.reconsume_times + 1,
+    ).with_properties(
+        **{
+            Property.DELAY: str(level or _AT_ONCE),
+            Property.WAIT: "false",
+            # Of a message that comes again these two tell of the first time.
+            Property.RETRY_TOPIC: properties.get(Property.RETRY_TOPIC, message.topic),
+            Property.ORIGIN_MESSAGE_ID: properties.get(
+                Property.ORIGIN_MESSAGE_ID, message.offset_id
+            ),
+        }
+    )
+
+
+def batch_properties(sent: str, cluster_name: str) -> bytes:
+    """What is stored of those that came with the batch itself."""
+    # A 5.x producer gives the batch an id of its own, which would hide the ids of its messages.
+    kept = without_property(sent, Property.UNIQUE_KEY)
+    return with_property(kept, Property.CLUSTER, cluster_name).encode()
+
+
+def stored_record(broker: Broker, physical_offset: int) -> bytes:
+    """Raises Refused if no record begins there."""
+    try:
+        return broker.store.record_at(physical_offset)
+    except BadRecord as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None

@@ -7,13 +7,13 @@ answered with one batch and not with its first message.
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar, final
+from typing import Final, NamedTuple, Protocol, TypeVar, final
 
 from roquet.clock import Clock
 
 K = TypeVar("K")
 
-# How late a pull may be told that nothing came. Its client waits seconds longer than that.
+# How late a pull may time out. Its client waits seconds longer than that.
 _TICK_S: Final = 0.1
 
 
@@ -22,22 +22,20 @@ class QueueName(NamedTuple):
     queue_id: int
 
 
-@final
-class WaitingPull:
-    """One waiting pull. `look` answers it and returns True, or returns False: keep waiting.
+class WaitingRequest(Protocol):
+    """One waiting pull, or a test's."""
 
-    `give_up` answers it when its time is over.
-    """
+    @property
+    def queue(self) -> QueueName: ...
 
-    __slots__ = ("give_up", "last_tick", "look", "queue")
+    # Set by `LongPolls.wait`.
+    last_tick: int
 
-    def __init__(
-        self, queue: QueueName, look: Callable[[], bool], give_up: Callable[[], None]
-    ) -> None:
-        self.queue = queue
-        self.look = look
-        self.give_up = give_up
-        self.last_tick = 0
+    def look(self) -> bool:
+        """Answers it and returns True, or returns False: keep waiting."""
+
+    def give_up(self) -> None:
+        """Answers it when its time is over."""
 
 
 @final
@@ -45,40 +43,40 @@ class LongPolls:
     """Belongs to the event loop, like everything it wakes."""
 
     def __init__(self, clock: Clock, *, on_awaited: Callable[[], None] = lambda: None) -> None:
-        """`on_awaited` hears of the first message that cannot be read yet."""
+        """`on_awaited` is called for the first message that cannot be read yet."""
         self._clock = clock
         self._on_awaited = on_awaited
-        # Not sets: whoever waited longest is served first, and a run can be repeated.
-        self._by_queue: dict[QueueName, dict[WaitingPull, None]] = {}
+        # Not sets: the pull that waited longest is served first, and a run can be repeated.
+        self._by_queue: dict[QueueName, dict[WaitingRequest, None]] = {}
         # Deadlines are rounded up to ticks, so that one timer serves any number of pulls and a
-        # pull that is woken early leaves nothing behind.
-        self._by_tick: dict[int, dict[WaitingPull, None]] = {}
+        # pull that is woken early leaves nothing to cancel.
+        self._by_tick: dict[int, dict[WaitingRequest, None]] = {}
         self._arrived: dict[QueueName, None] = {}
         # Queues with messages that cannot be read yet, and where in the log the last one ends.
         self._awaited: dict[QueueName, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    def wait(self, sleeper: WaitingPull, timeout_s: float) -> None:
-        """Registers `sleeper`, lets it look once more, and keeps it if it found nothing."""
+    def wait(self, request: WaitingRequest, timeout_s: float) -> None:
+        """Registers `request`, lets it look once more, and keeps it if it found nothing."""
         if self._is_closed:
-            sleeper.give_up()
+            request.give_up()
             return
-        sleeper.last_tick = int((self._clock.monotonic_s() + timeout_s) / _TICK_S) + 1
-        self._by_queue.setdefault(sleeper.queue, {})[sleeper] = None
-        self._by_tick.setdefault(sleeper.last_tick, {})[sleeper] = None
-        if sleeper.look():
-            self.forget(sleeper)
+        request.last_tick = int((self._clock.monotonic_s() + timeout_s) / _TICK_S) + 1
+        self._by_queue.setdefault(request.queue, {})[request] = None
+        self._by_tick.setdefault(request.last_tick, {})[request] = None
+        if request.look():
+            self.forget(request)
         elif self._timer is None:
             self._set_timer()
 
-    def forget(self, sleeper: WaitingPull) -> None:
+    def forget(self, request: WaitingRequest) -> None:
         """The pull was answered, or its connection is gone."""
-        _discard(self._by_queue, sleeper.queue, sleeper)
-        _discard(self._by_tick, sleeper.last_tick, sleeper)
+        _discard(self._by_queue, request.queue, request)
+        _discard(self._by_tick, request.last_tick, request)
 
     def announce(self, topic: str, queue_id: int) -> None:
-        """A message of this queue can be read now. Costs next to nothing when nobody waits."""
+        """A message of this queue can be read now. Costs next to nothing if no pull waits."""
         if not self._by_queue:
             return
         queue = QueueName(topic, queue_id)
@@ -95,13 +93,13 @@ class LongPolls:
 
     def log_is_safe(self, safe_end: int) -> None:
         """The log is safe up to here."""
-        # A queue may have messages on both sides: a pull that is woken for nothing sleeps on.
+        # A queue may have messages on both sides: a pull that is woken for nothing keeps waiting.
         for topic, queue_id in self._awaited:
             self.announce(topic, queue_id)
         self._awaited = {queue: end for queue, end in self._awaited.items() if end > safe_end}
 
     def close(self) -> None:
-        """Answers everybody now, and whoever comes later at once: the broker stops.
+        """Answers all pulls now, and later ones at once: the broker stops.
 
         A client that waits for an answer does not notice when its connection ends: 4.9.7 would
         wait for half a minute before it looks for the broker again.
@@ -110,18 +108,18 @@ class LongPolls:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        sleepers = [sleeper for each in self._by_queue.values() for sleeper in each]
+        waiting = [request for each in self._by_queue.values() for request in each]
         self._by_queue.clear()
         self._by_tick.clear()
-        for sleeper in sleepers:
-            sleeper.give_up()
+        for request in waiting:
+            request.give_up()
 
     def _wake_arrived(self) -> None:
         arrived, self._arrived = self._arrived, {}
         for queue in arrived:
-            for sleeper in tuple(self._by_queue.get(queue, ())):
-                if sleeper.look():
-                    self.forget(sleeper)
+            for request in tuple(self._by_queue.get(queue, ())):
+                if request.look():
+                    self.forget(request)
 
     def _set_timer(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
@@ -130,16 +128,16 @@ class LongPolls:
         self._timer = None
         now_tick = int(self._clock.monotonic_s() / _TICK_S)
         for tick in [each for each in self._by_tick if each <= now_tick]:
-            for sleeper in tuple(self._by_tick.get(tick, ())):
-                self.forget(sleeper)
-                sleeper.give_up()
+            for request in tuple(self._by_tick.get(tick, ())):
+                self.forget(request)
+                request.give_up()
         if self._by_tick and self._timer is None:
             self._set_timer()
 
 
-def _discard(table: dict[K, dict[WaitingPull, None]], key: K, sleeper: WaitingPull) -> None:
+def _discard(table: dict[K, dict[WaitingRequest, None]], key: K, request: WaitingRequest) -> None:
     members = table.get(key)
     if members is not None:
-        members.pop(sleeper, None)
+        members.pop(request, None)
         if not members:
             del table[key]

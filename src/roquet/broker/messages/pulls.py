@@ -1,14 +1,14 @@
-"""What a pull is told: messages that are there or come in time, or why there are none.
+"""Answers to pulls: messages that are stored or come in time, or why there are none.
 
-Whether it may pull, and what, was decided before: see `pull_limits.py` and `handlers/pulling.py`.
+Whether it may pull, and what, was decided before: see `subscriptions` and `handlers/pulling`.
 """
 
-from typing import Final
+from typing import Final, final
 
 import msgspec
 
 from roquet.broker.broker import Broker
-from roquet.broker.messages.long_polling import QueueName, WaitingPull
+from roquet.broker.messages.long_polling import QueueName
 from roquet.broker.replication.decisions import MASTER_ID, suggested_broker
 from roquet.net.router import Answer, Deferred, Reply, Request
 from roquet.protocol.codes import PullFlag, ResponseCode
@@ -27,7 +27,7 @@ _FOUND: Final = ReadStatus.FOUND
 _SUCCESS: Final = ResponseCode.SUCCESS
 _NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 _MOVED: Final = ResponseCode.PULL_OFFSET_MOVED
-# What a 5.x broker remarks when the pull has to go on elsewhere.
+# What a 5.x broker remarks when the group was reset to another offset.
 _RESET: Final = "OFFSET_RESET"
 
 _CODES: Final = {
@@ -48,7 +48,9 @@ def answer_pull(
         broker.offsets.advance(pull.consumer_group, pull.topic, pull.queue_id, pull.commit_offset)
     finding = _look(broker, pull, limits)
     if finding.code is _NOT_FOUND and pull.sys_flag & _SUSPEND:
-        return _wait(broker, request, limits)
+        waiting = WaitingPull(broker, request, limits)
+        waiting.start()
+        return waiting.deferred
     return _reply(broker, request, finding)
 
 
@@ -85,43 +87,62 @@ def _code(status: ReadStatus, pull: PullMessageHeader) -> ResponseCode:
         return _SUCCESS
     code = _CODES.get(status)
     if code is None:
-        # The queue is empty: whoever thinks it is further on has to come back.
+        # The queue is empty: a consumer at a later offset has to come back.
         is_at_start = pull.queue_offset == 0
         return ResponseCode.PULL_NOT_FOUND if is_at_start else ResponseCode.PULL_OFFSET_MOVED
     return code
 
 
-def _wait(broker: Broker, request: Request[PullMessageHeader], limits: QueueReadLimits) -> Deferred:
-    """Parks the pull until something comes that it wants, or its time is over."""
-    pull = request.header
-    config = broker.config
+@final
+class WaitingPull:
+    """A pull that found nothing; `deferred` is its answer, for a wanted message or a timeout."""
 
-    def answer_if_wanted() -> Reply | bytes | None:
-        finding = _look(broker, pull, limits)
+    __slots__ = ("_broker", "_limits", "_request", "deferred", "last_tick", "queue")
+
+    def __init__(
+        self, broker: Broker, request: Request[PullMessageHeader], limits: QueueReadLimits
+    ) -> None:
+        self._broker = broker
+        self._request = request
+        self._limits = limits
+        pull = request.header
+        self.queue = QueueName(pull.topic, pull.queue_id)
+        self.last_tick = 0
+        self.deferred = Deferred(request, lambda _: broker.long_polls.forget(self))
+
+    def start(self) -> None:
+        config = self._broker.config
+        is_long = config.long_polling
+        time_ms = (
+            self._request.header.suspend_timeout_millis if is_long else config.short_polling_ms
+        )
+        self._broker.long_polls.wait(self, time_ms / 1000)
+
+    def look(self) -> bool:
+        self.deferred.answer_by(self._answer_if_wanted)
+        return not self.deferred.is_waiting
+
+    def give_up(self) -> None:
+        self.deferred.answer_by(self._final_answer)
+
+    def _answer_if_wanted(self) -> Reply | bytes | None:
+        pull = self._request.header
+        finding = _look(self._broker, pull, self._limits)
         if finding.code is _NOT_FOUND:
             return None
         if (
             finding.code is ResponseCode.PULL_RETRY_IMMEDIATELY
             and finding.result.next_offset == finding.result.max_offset
         ):
-            # Nothing of all that came is wanted. The client would only ask again, from further
-            # on; so do we, for it.
+            # No message that came is wanted. The client would only pull again, from further on;
+            # so do we, for it.
             pull.queue_offset = finding.result.next_offset
             return None
-        return _reply(broker, request, finding)
+        return _reply(self._broker, self._request, finding)
 
-    def look() -> bool:
-        deferred.answer_by(answer_if_wanted)
-        return not deferred.is_waiting
-
-    def give_up() -> None:
-        deferred.answer_by(lambda: _reply(broker, request, _look(broker, pull, limits)))
-
-    sleeper = WaitingPull(QueueName(pull.topic, pull.queue_id), look, give_up)
-    deferred = Deferred(request, lambda _: broker.long_polls.forget(sleeper))
-    time_ms = pull.suspend_timeout_millis if config.long_polling else config.short_polling_ms
-    broker.long_polls.wait(sleeper, time_ms / 1000)
-    return deferred
+    def _final_answer(self) -> Reply | bytes:
+        finding = _look(self._broker, self._request.header, self._limits)
+        return _reply(self._broker, self._request, finding)
 
 
 def _reply(broker: Broker, request: Request[PullMessageHeader], finding: _Finding) -> Reply | bytes:

@@ -1,4 +1,4 @@
-"""From what a consumer asks for to what the store has to look for.
+"""What a pull may bring: which messages its subscription wants, how many, how many bytes.
 
 A pull brings its own subscription, or relies on the one that heartbeats of its group brought.
 Tags are compared by code, in the queue; SQL92 needs the properties, in the record. The same
@@ -34,6 +34,7 @@ from roquet.protocol.messages.properties import parse_properties, property_of
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.names import RETRY_PREFIX
 from roquet.protocol.subscription import ExpressionType, parse_subscription
+from roquet.store.reading.queue_reading import QueueReadLimits
 
 # Of each kind. The longest expressions are 64 KB.
 KEPT_FILTER_COUNT_MAX: Final = 500
@@ -178,3 +179,28 @@ def _check_sql(config: BrokerConfig) -> None:
 
 def _properties_text(record: bytes) -> str:
     return record[peek_record(record).properties_start :].decode(errors="replace")
+
+
+# What Java's 5.x consumers name in every pull, whatever their program wants: push consumers the
+# one, pull consumers the other. Apache's brokers ignore it, so these get what they get there.
+_SIZES_OF_JAVA: Final = frozenset({256 * 1024, 2**31 - 1})
+# No record is smaller, so no pull needs to look at more of them than fit.
+_RECORD_SIZE_MIN: Final = 91
+
+
+def limits_of_pull(
+    pull: PullMessageHeader,
+    members: ConsumerGroup[Any] | None,
+    settings: GroupConfig,
+    config: BrokerConfig,
+) -> QueueReadLimits:
+    """`members` are the consumers that are connected. Raises what `filter_of_pull` does."""
+    matches_code, matches_record = filter_of_pull(pull, members, settings, config)
+    count_max = max(1, pull.max_msg_nums)
+    size_max = pull.max_msg_bytes
+    if not size_max or size_max in _SIZES_OF_JAVA:
+        size_max = config.store.read_size_max_in_memory
+        return QueueReadLimits(count_max, size_max, matches_code, matches_record)
+    size_max = min(size_max, config.bulk_pull_size_max)
+    count_max = min(count_max, max(1, size_max // _RECORD_SIZE_MIN))
+    return QueueReadLimits(count_max, size_max, matches_code, matches_record, is_bulk=True)

@@ -18,7 +18,7 @@ import msgspec
 
 from roquet.broker.broker import Broker
 from roquet.broker.messages.acks import OnTimeout
-from roquet.broker.messages.new_message import NewMessage, append_message
+from roquet.broker.messages.appending import NewMessage, append_message
 from roquet.broker.transactions.half_messages import (
     given_up,
     kept,

@@ -15,8 +15,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from roquet.broker.messages.appending import NewMessage
 from roquet.broker.messages.long_polling import QueueName
-from roquet.broker.messages.new_message import NewMessage
 from roquet.broker.tables.offsets import HALF_QUEUE_ID
 from roquet.broker.transactions.pending_halves import OVER_TAG
 from roquet.net.errors import Refused

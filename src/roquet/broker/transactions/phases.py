@@ -14,8 +14,7 @@ passed is ignored, and that about one from before the start is believed, as it i
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.messages.appending import refusal
-from roquet.broker.messages.new_message import NewMessage, append_message
+from roquet.broker.messages.appending import NewMessage, append_message, refusal
 from roquet.broker.transactions.half_messages import committed, half_of, op_message, real_queue
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from roquet.broker.delays.delivering import redelivery
 from roquet.broker.delays.postponing import postponed
-from roquet.broker.messages.new_message import NewMessage
-from roquet.broker.messages.retries import next_level, sent_back
+from roquet.broker.messages.appending import NewMessage, next_level, sent_back
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.properties import parse_properties
 from roquet.protocol.messages.record import read_record

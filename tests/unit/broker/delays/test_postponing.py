@@ -8,7 +8,7 @@ import pytest
 
 from roquet.broker.delays import postponing
 from roquet.broker.delays.postponing import TIMER_DELAY_MS_MAX, append_when_due, postponed
-from roquet.broker.messages.new_message import NewMessage
+from roquet.broker.messages.appending import NewMessage
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.message import SysFlag

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from roquet.broker.handlers import relays
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts, fields_of, read_header

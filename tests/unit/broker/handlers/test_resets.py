@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roquet.broker.messages.long_polling import QueueName, WaitingPull
+from roquet.broker.messages.long_polling import QueueName
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.bodies.offsets import ResetOffsetList, ResetOffsets
@@ -160,12 +160,18 @@ async def test_5_x_tools_have_the_group_moved_here(
 async def test_a_move_ends_the_waiting_of_a_pull(moved: BrokerBed, client: BedClient) -> None:
     looks: list[int] = []
 
-    def look() -> bool:
-        looks.append(1)
-        return len(looks) > 1
+    class Waiting:
+        queue = QueueName("TopicA", 0)
+        last_tick = 0
 
-    sleeper = WaitingPull(QueueName("TopicA", 0), look, lambda: None)
-    moved.broker.long_polls.wait(sleeper, 100)
+        def look(self) -> bool:
+            looks.append(1)
+            return len(looks) > 1
+
+        def give_up(self) -> None:
+            pass
+
+    moved.broker.long_polls.wait(Waiting(), 100)
     await reset(client, BEFORE_ALL, version=VERSION_5_5_0)
     await eventually(lambda: not moved.sleeper_count)
 

@@ -1,4 +1,4 @@
-from roquet.broker.messages.batch_properties import batch_properties
+from roquet.broker.messages.appending import batch_properties
 
 
 def test_the_id_of_a_batch_does_not_hide_those_of_its_messages() -> None:

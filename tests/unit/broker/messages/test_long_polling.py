@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from roquet.broker.messages.long_polling import LongPolls, QueueName, WaitingPull
+from roquet.broker.messages.long_polling import LongPolls, QueueName
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 
@@ -12,15 +12,19 @@ QUEUE = QueueName("orders", 3)
 
 
 class Puller:
-    """A pull on a queue that is a plain counter of messages."""
+    """A pull on a queue that is a counter of messages."""
 
     def __init__(self, queue: QueueName = QUEUE) -> None:
         self.message_count = 0
         self.look_count = 0
         self.answers: list[int | None] = []
-        self.sleeper = WaitingPull(queue, self._look, lambda: self.answers.append(None))
+        self.queue = queue
+        self.last_tick = 0
 
-    def _look(self) -> bool:
+    def give_up(self) -> None:
+        self.answers.append(None)
+
+    def look(self) -> bool:
         self.look_count += 1
         if self.message_count:
             self.answers.append(self.message_count)
@@ -49,7 +53,7 @@ async def test_a_message_that_came_before_the_registration_is_not_missed(
 ) -> None:
     puller = Puller()
     puller.message_count = 1
-    long_polls.wait(puller.sleeper, 15)
+    long_polls.wait(puller, 15)
     assert puller.answers == [1]
     assert sleeper_count(long_polls) == 0
 
@@ -58,7 +62,7 @@ async def test_arrivals_of_one_turn_wake_a_pull_once_with_all_of_them(
     long_polls: LongPolls,
 ) -> None:
     puller = Puller()
-    long_polls.wait(puller.sleeper, 15)
+    long_polls.wait(puller, 15)
     for _ in range(3):
         puller.message_count += 1
         long_polls.announce("orders", 3)
@@ -75,7 +79,7 @@ async def test_only_pulls_of_the_queue_are_woken(long_polls: LongPolls) -> None:
         Puller(QueueName("bills", 3)),
     )
     for puller in (mine, other_queue, other_topic):
-        long_polls.wait(puller.sleeper, 15)
+        long_polls.wait(puller, 15)
         puller.message_count = 1
     long_polls.announce("orders", 3)
     await eventually(lambda: mine.answers)
@@ -84,7 +88,7 @@ async def test_only_pulls_of_the_queue_are_woken(long_polls: LongPolls) -> None:
 
 async def test_a_pull_whose_filter_does_not_match_sleeps_on(long_polls: LongPolls) -> None:
     puller = Puller()
-    long_polls.wait(puller.sleeper, 15)
+    long_polls.wait(puller, 15)
     long_polls.announce("orders", 3)
     await eventually(lambda: puller.look_count == 2)
     assert sleeper_count(long_polls) == 1
@@ -95,7 +99,7 @@ async def test_a_pull_whose_filter_does_not_match_sleeps_on(long_polls: LongPoll
 
 async def test_what_is_not_on_disk_yet_wakes_nobody_until_it_is(long_polls: LongPolls) -> None:
     puller = Puller()
-    long_polls.wait(puller.sleeper, 15)
+    long_polls.wait(puller, 15)
     long_polls.announce_when_safe("orders", 3, 100)
     long_polls.announce_when_safe("orders", 3, 200)
     await asyncio.sleep(0)
@@ -109,7 +113,7 @@ async def test_what_is_not_on_disk_yet_wakes_nobody_until_it_is(long_polls: Long
 
 async def test_a_queue_is_announced_once_when_all_of_it_is_on_disk(long_polls: LongPolls) -> None:
     puller = Puller()
-    long_polls.wait(puller.sleeper, 15)
+    long_polls.wait(puller, 15)
     long_polls.announce_when_safe("orders", 3, 100)
     long_polls.log_is_safe(100)
     await eventually(lambda: puller.look_count == 2)
@@ -123,8 +127,8 @@ async def test_a_pull_is_told_when_its_time_is_over_and_not_before(
     long_polls: LongPolls, clock: FakeClock
 ) -> None:
     short, long = Puller(), Puller()
-    long_polls.wait(short.sleeper, 1)
-    long_polls.wait(long.sleeper, 15)
+    long_polls.wait(short, 1)
+    long_polls.wait(long, 15)
     clock.advance(0.9)
     await asyncio.sleep(0.25)  # more than two ticks of the real loop
     assert short.answers == []
@@ -140,9 +144,9 @@ async def test_a_forgotten_pull_is_neither_woken_nor_told(
     long_polls: LongPolls, clock: FakeClock
 ) -> None:
     gone, left = Puller(), Puller()
-    long_polls.wait(gone.sleeper, 1)
-    long_polls.wait(left.sleeper, 1)
-    long_polls.forget(gone.sleeper)
+    long_polls.wait(gone, 1)
+    long_polls.wait(left, 1)
+    long_polls.forget(gone)
     gone.message_count = left.message_count = 1
     long_polls.announce("orders", 3)
     clock.advance(5)
@@ -152,9 +156,9 @@ async def test_a_forgotten_pull_is_neither_woken_nor_told(
 
 async def test_at_the_end_everybody_is_told_that_nothing_came(long_polls: LongPolls) -> None:
     waiting, late = Puller(), Puller()
-    long_polls.wait(waiting.sleeper, 15)
+    long_polls.wait(waiting, 15)
     long_polls.close()
-    long_polls.wait(late.sleeper, 15)
+    long_polls.wait(late, 15)
     assert waiting.answers == late.answers == [None]
     assert sleeper_count(long_polls) == 0
 
@@ -163,7 +167,7 @@ async def test_nobody_is_told_twice_when_the_end_comes(
     long_polls: LongPolls, clock: FakeClock
 ) -> None:
     puller = Puller()
-    long_polls.wait(puller.sleeper, 1)
+    long_polls.wait(puller, 1)
     puller.message_count = 1
     long_polls.announce("orders", 3)
     long_polls.close()

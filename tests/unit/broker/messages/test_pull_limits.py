@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from roquet.broker.errors import NotSubscribed
-from roquet.broker.messages.pull_limits import limits_of_pull
+from roquet.broker.messages.subscriptions import limits_of_pull
 from roquet.broker.settings.config import BrokerConfig
 from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.codes import PullFlag

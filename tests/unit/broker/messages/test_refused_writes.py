@@ -1,46 +1,30 @@
-"""A store that takes nothing is told once a minute, with how many it has cost."""
+"""A store that refuses messages is logged once a minute, with their count."""
 
 from pathlib import Path
 
 import pytest
 
 from roquet.broker.messages.appending import append_draft
-from roquet.broker.messages.refused_writes import RefusedWrites
 from roquet.disk import Space
 from roquet.net.errors import Refused
-from roquet.store.errors import DiskFull, TooManyFiles
+from roquet.store.errors import TooManyFiles
 from tests.support.broker_bed import broker_bed
 from tests.support.drafts import draft
-from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
 
-FULL = DiskFull("no room")
 
-
-def test_the_first_is_told_at_once_and_the_others_when_their_minute_is_over(
-    caplog: pytest.LogCaptureFixture,
+async def test_files_that_are_closed_by_themselves_are_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = FakeClock()
-    writes = RefusedWrites(clock)
-    writes.tell()
-    writes.note(FULL, 1)
-    writes.note(FULL, 2)
-    writes.note(FULL, 32)
-    assert caplog.messages == ["messages refused: 1 (no room)"]
-    clock.advance(59)
-    writes.tell()
-    assert len(caplog.messages) == 1
-    clock.advance(1)
-    writes.tell()
-    writes.tell()
-    assert caplog.messages[1:] == ["messages refused: 34 (no room)"]
+    async with broker_bed(tmp_path) as bed:
 
+        def refuse(_draft: object) -> None:
+            raise TooManyFiles("too many")
 
-def test_files_that_are_closed_by_themselves_are_no_error(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    RefusedWrites(FakeClock()).note(TooManyFiles("too many"), 1)
-    assert [each.levelname for each in caplog.records] == ["WARNING"]
+        monkeypatch.setattr(bed.broker.store, "append", refuse)
+        with pytest.raises(Refused):
+            append_draft(bed.broker, "TopicA", draft())
+    assert [each.levelname for each in caplog.records if "refused" in each.message] == ["WARNING"]
 
 
 async def test_senders_who_are_refused_are_seen_in_the_log(
@@ -53,8 +37,13 @@ async def test_senders_who_are_refused_are_seen_in_the_log(
         for _ in range(3):
             with pytest.raises(Refused, match="the disk is full: 95 percent"):
                 append_draft(bed.broker, "TopicA", draft())
-    (refused,) = [each for each in caplog.messages if each.startswith("messages refused")]
-    assert refused == (
-        "messages refused: 1 (the disk is full: 95 percent of it is in use, more than "
-        "diskSpaceWarningLevelRatio allows)"
-    )
+            assert len(refusals(caplog)) == 1
+        bed.clock.advance(60)
+        bed.broker.refused_writes.flush()
+    first, counted = refusals(caplog)
+    assert "95 percent" in first
+    assert "2 times" in counted
+
+
+def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each for each in caplog.messages if each.startswith("messages refused")]

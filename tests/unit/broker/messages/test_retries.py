@@ -2,7 +2,7 @@
 
 import pytest
 
-from roquet.broker.messages.retries import next_level, retry_count_max, sent_back
+from roquet.broker.messages.appending import next_level, retry_count_max, sent_back
 from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.codes import VERSION_3_4_9, RequestCode
 from roquet.protocol.command import Command

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from roquet.broker.messages.new_message import NewMessage
+from roquet.broker.messages.appending import NewMessage
 from roquet.broker.transactions.half_messages import (
     committed,
     given_up,

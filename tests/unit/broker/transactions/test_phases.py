@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roquet.broker.messages.new_message import append_message
+from roquet.broker.messages.appending import append_message
 from roquet.broker.transactions.check_back import check_transactions
 from roquet.broker.transactions.half_messages import committed, op_message
 from roquet.broker.transactions.phases import starts_transaction
