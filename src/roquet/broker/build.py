@@ -1,4 +1,8 @@
-"""The parts of a broker, put together."""
+"""The parts of a broker, put together.
+
+`_subscribe` lists everything that follows from the two events of the log: it is safe up to a new
+end (the disk and the replicas that are awaited have it), and the log of a slave has grown.
+"""
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -66,15 +70,31 @@ from roquet.store.config import FlushMode
 from roquet.store.replica_log import Grown
 
 
+class LogEvents:
+    """Subscribers are called in their order; they are known once the broker is built."""
+
+    def __init__(self) -> None:
+        self.on_safe: tuple[Callable[[int], None], ...] = ()
+        self.on_grown: tuple[Callable[[Grown], None], ...] = ()
+
+    def safe(self, end: int) -> None:
+        for follow in self.on_safe:
+            follow(end)
+
+    def grown(self, grown: Grown) -> None:
+        for follow in self.on_grown:
+            follow(grown)
+
+
 def build_broker(
     config: BrokerConfig,
     clock: Clock,
     disk: Disk,
     stack: AsyncExitStack,
-    beginning: StartState = WITHOUT_REPLICAS,
+    start: StartState = WITHOUT_REPLICAS,
 ) -> Broker:
     """The broker with its tables loaded and its store open."""
-    secret = beginning.secret
+    secret = start.secret
     tls = ServerTls(config.tls, clock)
     accounts = open_account_store(config, disk, clock)
     lost: set[str] = set()
@@ -101,33 +121,34 @@ def build_broker(
     delay_saver = kept("delayOffset.json", progress.levels)
     timer_saver = kept("timers.json", progress.timers)
     adopt_apache_timers(progress.timers, disk, config.store.layout.config / "timercheck")
-    copies = _copies(config, clock, lambda: store.log_end)
+    events = LogEvents()
+    replicas = _replica_progress(config, clock, lambda: store.log_end)
     acks = AckQueue(
         clock,
         config.sync_timeout_ms / 1000,
         is_awaited=config.store.flush_mode is FlushMode.SYNC,
-        on_safe=lambda end: _log_is_safe(broker, end),
-        # With epochs, another broker may be the master some day.
-        copies=copies if config.waits_for_slaves or secret is not None else None,
+        on_safe=events.safe,
+        # With epochs, another broker may become the master.
+        copies=replicas if config.waits_for_slaves or secret is not None else None,
         copy_timeout_s=config.slave_timeout_ms / 1000,
         on_copy_awaited=lambda: replication.slave_links.wake(),  # noqa: PLW0108  Made below.
     )
     long_polls = LongPolls(clock, on_awaited=acks.settle_soon)
     stack.callback(long_polls.close)
     stack.callback(acks.close)
-    store = opened_store(config, clock, disk, acks, beginning)
+    store = opened_store(config, clock, disk, acks, start)
     progress.settle(store.log_end)
     pending_halves = PendingHalves(store, offsets)
     delays = loaded_delays(store, clock, config.store.delay_levels_ms, progress)
     stack.callback(lambda: close_store(broker))
     table_log = TableLog(store, LoggedTables(topics, groups, offsets), _form(config))
-    load_table_log(config, table_log, beginning, lost)
+    load_table_log(config, table_log, start, lost)
     # Not only after a crash: a disk may lose the end of a log that was closed, too.
     offsets.cut_back(store.max_offset)
     pending_halves.load()
     peers = _peers(tls, clock, stack)
     registrar = _registrar(config, peers, clock, lambda: broker)
-    topics.on_change = partial(_save_and_tell, topic_saver, registrar)
+    topics.on_change = partial(_save_and_register, topic_saver, registrar)
     groups.on_change = group_saver.save_soon
     progress.levels.on_change = delay_saver.save_soon
     progress.timers.on_change = timer_saver.save_soon
@@ -136,11 +157,11 @@ def build_broker(
         config,
         clock,
         store,
-        slave_links=SlaveLinks(config, clock, store, copies, services, secret=secret, tls=tls),
+        slave_links=SlaveLinks(config, clock, store, replicas, services, secret=secret, tls=tls),
         others=_others(config, peers, registrar),
         peers=peers,
         tables=SlaveTables(topics, groups, offsets, progress),
-        on_grown=lambda grown: _log_has_grown(broker, grown),
+        on_grown=events.grown,
     )
     broker = Broker(
         config=config,
@@ -184,7 +205,38 @@ def build_broker(
             _store_host(config), config.region_id, is_traced=config.trace_on
         ),
     )
+    _subscribe(events, broker)
     return broker
+
+
+def _subscribe(events: LogEvents, broker: Broker) -> None:
+    events.on_safe = (
+        partial(_show_confirmed, broker),
+        broker.long_polls.log_is_safe,
+        partial(_save_progress, broker),
+        partial(_report_to_master, broker),
+    )
+    events.on_grown = (
+        partial(take_copied, broker),
+        partial(_save_progress, broker),
+    )
+
+
+def _show_confirmed(broker: Broker, _end: int) -> None:
+    """Readers of a SYNC_MASTER see what its slaves have confirmed."""
+    if broker.config.waits_for_slaves:
+        broker.store.hold_back(broker.replication.replicas.shown_end)
+
+
+def _save_progress(broker: Broker, _event: object) -> None:
+    """Deliveries that were on their way to the disk or to replicas may be saved now."""
+    save_progress(broker)
+
+
+def _report_to_master(broker: Broker, _end: int) -> None:
+    """A slave confirms what its own disk has."""
+    if broker.replication.master_link is not None:
+        broker.replication.master_link.report_soon()
 
 
 def _registrar(
@@ -206,7 +258,9 @@ def _others(config: BrokerConfig, peers: Peers, registrar: Registrar) -> OtherBr
     return OtherBrokers(peers, config.own_account, identity, lambda: registrar.name_servers)
 
 
-def _copies(config: BrokerConfig, clock: Clock, log_end: Callable[[], int]) -> ReplicaProgress:
+def _replica_progress(
+    config: BrokerConfig, clock: Clock, log_end: Callable[[], int]
+) -> ReplicaProgress:
     return ReplicaProgress(
         config.ha_lag_size_max,
         log_end,
@@ -222,27 +276,10 @@ def _announced(broker: Broker) -> TopicConfigTable:
     return replace(table, data_version=version)
 
 
-def _save_and_tell(topic_saver: Saver, registrar: Registrar) -> None:
+def _save_and_register(topic_saver: Saver, registrar: Registrar) -> None:
     """Topics have changed."""
     topic_saver.save_soon()
     registrar.refresh_soon()
-
-
-def _log_has_grown(broker: Broker, grown: Grown) -> None:
-    """That of a slave has."""
-    take_copied(broker, grown)
-    save_progress(broker)
-
-
-def _log_is_safe(broker: Broker, end: int) -> None:
-    """More of the log than before is, up to `end`."""
-    replication = broker.replication
-    if broker.config.waits_for_slaves:
-        broker.store.hold_back(replication.replicas.shown_end)
-    broker.long_polls.log_is_safe(end)
-    save_progress(broker)
-    if replication.master_link is not None:
-        replication.master_link.report_soon()
 
 
 def _peers(tls: ServerTls, clock: Clock, stack: AsyncExitStack) -> Peers:
@@ -260,9 +297,9 @@ def _store_host(config: BrokerConfig) -> bytes:
 
 
 def _store_ip(config: BrokerConfig) -> str:
-    """What records and message ids say, which have no room for a name."""
+    """The address in records and message ids, which cannot hold a host name."""
     try:
         return ip_of(config.advertised_host or config.bind_host)
     except UnknownHost:
-        # A name that only clients can look up, at the other side of a router.
+        # A name that only clients can resolve, on the other side of a router.
         return ip_of(reachable_host(config.bind_host))

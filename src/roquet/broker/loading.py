@@ -53,22 +53,22 @@ def is_loaded(file: StateFile, name: str, table: LoadedTable) -> bool:
 
 
 def load_table_log(
-    config: BrokerConfig, table_log: TableLog, beginning: StartState, lost: Collection[str]
+    config: BrokerConfig, table_log: TableLog, start: StartState, lost: Collection[str]
 ) -> None:
     """What the log says of topics and groups, and their files do not, is in the tables now.
 
     `lost` are files that could not be read.
     """
-    if beginning.cut_end != NO_END:
+    if start.cut_end != NO_END:
         table_log.apply_again()
-    elif beginning.secret is not None or lost:
+    elif start.secret is not None or lost:
         table_log.apply(are_new=False)
     if "topics.json" in lost:
         for topic in table_log.restore_topics():
             log.warning("made topic %s again, after its queues", topic)
     # Last: what is made again here is not refused because the disk is full.
-    if beginning.secret is not None and not config.is_slave:
-        table_log.lead(beginning.secret.epochs.history.latest)
+    if start.secret is not None and not config.is_slave:
+        table_log.lead(start.secret.epochs.history.latest)
 
 
 def adopt_apache_timers(state: DurableState[TimerProgress], disk: Disk, path: Path) -> None:
@@ -84,10 +84,10 @@ def adopt_apache_timers(state: DurableState[TimerProgress], disk: Disk, path: Pa
 
 
 def opened_store(
-    config: BrokerConfig, clock: Clock, disk: Disk, acks: AckQueue, beginning: StartState
+    config: BrokerConfig, clock: Clock, disk: Disk, acks: AckQueue, start: StartState
 ) -> MessageStore:
-    """With its epoch begun, if it has one. Raises StoreError and StateFileError."""
-    secret, cut_end = beginning
+    """With its epoch started, if it has one. Raises StoreError and StateFileError."""
+    secret, cut_end = start
     store = MessageStore.open(config.store, clock, disk, acks, cut_end=cut_end)
     if secret is not None:
         if cut_end != NO_END:

@@ -8,10 +8,9 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import deliver_delayed, save_progress
 from roquet.broker.errors import TableNotWritten
-from roquet.broker.membership import expire_clients
+from roquet.broker.membership import disable_slow_groups, expire_clients
 from roquet.broker.registration import Registered
 from roquet.broker.replication import table_sync
-from roquet.broker.slow_groups import disable_slow_groups
 from roquet.broker.transactions.check_back import keep_checking
 from roquet.net.service import OnFailure
 from roquet.store.errors import StoreUnavailable

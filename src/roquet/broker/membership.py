@@ -1,30 +1,42 @@
-"""Consumer groups while they live: settings made by the first who asks, and members who go.
+"""Consumer groups at run time: settings created on demand, members that leave, groups too slow.
 
-Who is in which group is kept in `tables/clients.py`. Here it has consequences: those who stay are
-told, and share out the queues anew.
+Which client is in which group is kept in `tables/clients.py`. Here it has consequences: the
+remaining members are notified and rebalance.
+
+Groups that are far behind read old messages from a disk that everyone needs. If the operator
+enables it (Apache's `disableConsumeIfConsumerReadSlowly`), such a group may not consume until an
+operator allows it again. The distance is measured in bytes of the log from the committed offsets; a
+broadcasting group commits nothing and is not affected.
 """
 
 import logging
+from collections.abc import Iterable
+
+from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
-from roquet.broker.notices import tell_members_changed
+from roquet.broker.errors import TableNotWritten
 from roquet.broker.tables.clients import SILENCE_S_MAX
 from roquet.net.connection import Connection
 from roquet.protocol.bodies.groups import GroupConfig
+from roquet.protocol.codes import RequestCode
+from roquet.protocol.command import Command
+from roquet.protocol.fields import fields_of
+from roquet.protocol.headers.groups import ConsumersChangedHeader
 
 log = logging.getLogger(__name__)
 
 
 def group_settings(broker: Broker, group: str) -> GroupConfig:
-    """The settings of a group, made if they may be.
+    """The settings of a group, created if that is allowed.
 
     Raises BadName, UnknownGroup and NoMoreGroups.
     """
     found = broker.groups.find(group)
     if found is not None:
         return found
-    # At a slave, too: somebody may have to start while the master is away. What the master has
-    # takes its place later.
+    # At a slave, too: a consumer may have to start while the master is away. The master's settings
+    # replace them later.
     return broker.groups.find_or_create(
         group,
         may_create=broker.config.create_groups,
@@ -33,19 +45,78 @@ def group_settings(broker: Broker, group: str) -> GroupConfig:
 
 
 def connection_lost(broker: Broker, connection: Connection) -> None:
-    """Whoever was on the connection is gone, and those who stay take over at once."""
+    """Removes the clients of the connection; the remaining members rebalance at once."""
     broker.producers.forget(connection)
     for group in broker.consumers.forget(connection):
-        tell_members_changed(broker, group)
+        notify_members_changed(broker, group)
 
 
 def expire_clients(broker: Broker) -> None:
-    """Clients that sent no heartbeat for long are taken for dead, and cut off."""
+    """Closes the connections of clients that sent no heartbeat for too long."""
     now_s = broker.clock.monotonic_s()
     consumers = broker.consumers.forget_silent(now_s)
     producers = broker.producers.forget_silent(now_s)
     for group in consumers.groups:
-        tell_members_changed(broker, group)
+        notify_members_changed(broker, group)
     for connection in {*consumers.connections, *producers.connections}:
-        log.warning("cutting off %s: it sent no heartbeat", connection.peer)
+        log.warning("closing %s: it sent no heartbeat", connection.peer)
         connection.close(f"no heartbeat for {SILENCE_S_MAX:g} s")
+
+
+def notify(connections: Iterable[Connection], command: Command) -> None:
+    """Sends a one-way request to every connection that is still open."""
+    for connection in connections:
+        if connection.is_open:
+            connection.send_oneway(command)
+
+
+def notify_members_changed(broker: Broker, group: str) -> None:
+    """Consumers rebalance when they receive this, instead of up to 20 seconds later."""
+    members = broker.consumers.find(group)
+    settings = broker.groups.find(group)
+    is_wanted = settings is None or settings.notify_consumer_ids_changed_enable
+    if members is None or not is_wanted or not broker.config.notify_consumers:
+        return
+    header = ConsumersChangedHeader(consumer_group=group)
+    notify(
+        members.members, Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields=fields_of(header))
+    )
+
+
+def disable_slow_groups(broker: Broker) -> None:
+    """From now on, pulls of such groups are answered with "no permission"."""
+    config = broker.config
+    if not config.disable_slow_groups:
+        return
+    for settings in broker.groups:
+        group = settings.group_name
+        if not settings.consume_enable or broker.consumers.find(group) is None:
+            continue
+        size = size_behind(broker, group)
+        if size > config.slow_group_size:
+            log.warning("group %s is %d bytes behind: consumption is disabled", group, size)
+            try:
+                broker.groups.update(replace(settings, consume_enable=False, attributes={}))
+            except TableNotWritten as refused:
+                log.warning("consumption of group %s stays enabled: %s", group, refused.remark)
+
+
+def size_behind(broker: Broker, group: str) -> int:
+    """From the oldest message the group has not consumed, in any queue, to the end of the log."""
+    positions = [
+        position
+        for topic in broker.offsets.topics_of(group)
+        for queue_id, offset in broker.offsets.queues(group, topic).items()
+        if (position := _position(broker, topic, queue_id, offset)) is not None
+    ]
+    return broker.store.log_end - min(positions) if positions else 0
+
+
+def _position(broker: Broker, topic: str, queue_id: int, offset: int) -> int | None:
+    """The physical offset of the next message of a group; None at the end of the queue."""
+    store = broker.store
+    offset = max(offset, store.min_offset(topic, queue_id))
+    if offset >= store.max_offset(topic, queue_id):
+        return None
+    entries = store.entries(topic, queue_id, offset, 1)
+    return entries[0].physical_offset if entries else None

@@ -58,8 +58,8 @@ async def serve_broker(
     config = reachable(config)
 
     async def start(port: int) -> tuple[Broker, AsyncExitStack]:
-        beginning = StartState(secret, cut_end)
-        return await started(replace(config, listen_port=port), clock, disk, beginning)
+        start = StartState(secret, cut_end)
+        return await started(replace(config, listen_port=port), clock, disk, start)
 
     if config.listen_port:
         broker, running = await start(config.listen_port)
@@ -79,13 +79,13 @@ def reachable(config: BrokerConfig) -> BrokerConfig:
 
 
 async def started(
-    config: BrokerConfig, clock: Clock, disk: Disk, beginning: StartState = WITHOUT_REPLICAS
+    config: BrokerConfig, clock: Clock, disk: Disk, start: StartState = WITHOUT_REPLICAS
 ) -> tuple[Broker, AsyncExitStack]:
     """A broker that answers, and what ends it."""
     # What is put on the stack ends in the opposite order: first nobody finds the broker any
     # more, then nobody is served, then everything is saved.
     async with AsyncExitStack() as stack:
-        broker = build_broker(config, clock, disk, stack, beginning)
+        broker = build_broker(config, clock, disk, stack, start)
         # What was true for a longer log alone is forgotten before this one grows.
         for saver in (broker.delay_saver, broker.timer_saver, broker.offset_saver):
             await saver.until_saved()

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from roquet.broker.maintenance import start_upkeep
+from roquet.broker.membership import disable_slow_groups
 from roquet.broker.settings.apache_keys import CHANGEABLE
-from roquet.broker.slow_groups import disable_slow_groups
 from roquet.broker.transactions.check_back import check_transactions
 from roquet.disk import Space
 from roquet.protocol.bodies.body import read_body

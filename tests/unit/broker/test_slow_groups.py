@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.slow_groups import disable_slow_groups, size_behind
+from roquet.broker.membership import disable_slow_groups, size_behind
 from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
 from roquet.protocol.headers.messages import PullMessageHeader

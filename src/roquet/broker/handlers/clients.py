@@ -11,9 +11,8 @@ from roquet.broker.broker import Broker
 from roquet.broker.errors import BadName, NoMoreGroups, TableNotWritten, UnknownGroup
 from roquet.broker.handlers.answers import answer_when_changed, check_is_master, defer, page
 from roquet.broker.handlers.needs import BEATING, LOCKING, SUBSCRIBING
-from roquet.broker.membership import group_settings
+from roquet.broker.membership import group_settings, notify_members_changed
 from roquet.broker.messages.subscriptions import check_subscription
-from roquet.broker.notices import tell_members_changed
 from roquet.broker.tables.clients import Client, check_client_id
 from roquet.broker.tables.queue_locks import QueueKey
 from roquet.broker.tables.topics import TopicFlag
@@ -70,7 +69,7 @@ def heartbeat(broker: Broker, request: Request[AddressedHeader]) -> Reply | Defe
     for consumer in beat.consumer_data_set:
         _make_retry_topic(broker, consumer)
         if broker.consumers.register(request.connection, client, consumer):
-            tell_members_changed(broker, consumer.group_name)
+            notify_members_changed(broker, consumer.group_name)
     for producer in beat.producer_data_set:
         broker.producers.register(producer.group_name, request.connection, client)
     # The topic may be news even if an earlier heartbeat, not answered yet, has made it.
@@ -95,7 +94,7 @@ def unregister_client(broker: Broker, request: Request[UnregisterClientHeader]) 
         broker.producers.unregister(header.producer_group, request.connection)
     group = header.consumer_group
     if group is not None and broker.consumers.unregister(group, request.connection):
-        tell_members_changed(broker, group)
+        notify_members_changed(broker, group)
     return Reply()
 
 

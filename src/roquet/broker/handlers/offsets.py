@@ -15,7 +15,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.errors import BadName, NoMoreGroups, UnknownGroup, UnknownTopic
 from roquet.broker.handlers.answers import answer_when_saved, check_is_master, defer, invalid, saved
 from roquet.broker.handlers.progress import is_read, store_time
-from roquet.broker.notices import tell
+from roquet.broker.membership import notify
 from roquet.net.errors import Refused, TableFull
 from roquet.net.router import Answer, Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import MessageQueue, QueueTable, write_body
@@ -255,7 +255,7 @@ def _reset_at_clients(
         command = Command(
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields=fields, body=write_body(body)
         )
-        tell([connection], command)
+        notify([connection], command)
     return Reply(body=write_body(table))
 
 
