@@ -71,7 +71,7 @@ class ProducerConfig:
     """
 
     # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
-    # names them; None is the value of the environment variable NAMESRV_ADDR.
+    # lists them; None takes NAMESRV_ADDR of the environment.
     name_server: str | None
     group: str
     namespace: str | None = None

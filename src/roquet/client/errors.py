@@ -95,7 +95,7 @@ class WrongLoop(ClientError):
 
 
 class NothingToRead(ClientError):
-    """A consumer has no topic or queue to read, or cannot read it. The text says what to do."""
+    """A consumer has no topic or queue to read, or cannot read it. The text names the remedy."""
 
 
 class NoNameServer(ClientError):
@@ -221,7 +221,7 @@ class NoTimers(ClientError):
 class NoReply(ClientError):
     """No reply came in time.
 
-    A consumer may have received the request, or may receive it later. `receipt` says where it is.
+    A consumer may have received the request, or may receive it later. `receipt` is of the request.
     """
 
     def __init__(self, topic: str, timeout_s: float, receipt: "SendReceipt") -> None:
@@ -235,7 +235,7 @@ class NoReply(ClientError):
 
 
 class SendError(ClientError):
-    """A message was not acknowledged; the subclass says what is known of it."""
+    """A message was not acknowledged; the subclasses distinguish what is known of it."""
 
 
 class SendFailed(SendError):
@@ -307,7 +307,7 @@ class SendUnknown(SendError):
 class NotYetSafe(SendUnknown):
     """The message is stored, but not as safely as it should be.
 
-    Consumers can read it, but a crash could still lose it. `receipts` say where it is.
+    Consumers can read it, but a crash could still lose it. `receipts` has where it is stored.
     """
 
     def __init__(self, topic: str, reason: str, receipts: "Sequence[SendReceipt]") -> None:

@@ -1,4 +1,4 @@
-"""Which queue: the name by which all clients speak of one."""
+"""`QueueRef` identifies a queue in all clients."""
 
 from typing import NamedTuple
 

@@ -90,7 +90,7 @@ def test_nothing_moves_without_a_yes(at: Shop) -> None:
         (("reset", "billing", "orders"), 2, "one of the arguments --to-start"),
         (("reset", "billing", "orders", "--to-time", "soon"), 2, "'soon' is no time"),
         (("skip", "billing", "orders", "--queue", "b"), 2, "'b' is not BROKER:QUEUE"),
-        (("skip", "billing", "orders", "--queue", "b:7", "--yes"), 2, "is no queue of topic"),
+        (("skip", "billing", "orders", "--queue", "b:7", "--yes"), 2, "is not a queue of topic"),
         (("clone", "absent", "billing", "orders", "--yes"), 4, "knows a group 'absent'"),
     ],
 )

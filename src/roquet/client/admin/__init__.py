@@ -1,1 +1,1 @@
-"""Questions and orders of operators, one module for each subject; `admin` is the face."""
+"""Requests of operators, one module for each subject; `admin` has the public class."""

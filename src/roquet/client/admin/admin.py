@@ -5,8 +5,8 @@
         plan = await admin.plan_reset("billing", "orders", StartFrom.FIRST)
         await admin.apply_reset(plan)
 
-Every answer is as new as the servers are: nothing is kept. The work is done in the modules
-beside this one.
+Nothing is cached: every call asks the servers. The requests are made in the modules beside this
+one.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -15,12 +15,12 @@ from datetime import datetime
 from typing import Final, Unpack, final
 
 from roquet.client.admin import (
-    cluster as cluster_questions,
-    groups as group_questions,
-    messages as message_questions,
-    progress as progress_questions,
+    cluster as cluster_queries,
+    groups as group_queries,
+    messages as message_queries,
+    progress as progress_queries,
     resets,
-    topics as topic_questions,
+    topics as topic_queries,
 )
 from roquet.client.admin.cluster import AccountSettings, BrokerAccounts, BrokerInfo, Promotion
 from roquet.client.admin.follow import FollowFrom, follow
@@ -49,12 +49,12 @@ _PRODUCER_GROUP: Final = "roquet-admin"
 
 @final
 class AsyncAdmin(AsyncResource):
-    """What operators do, for programs.
+    """Administration of a cluster, for programs.
 
     Belongs to the event loop and the process that opened it.
 
-    `options` are the members of `AdminConfig`. Whatever asks servers raises NoNameServer,
-    Unreachable or RequestRefused; what else may happen, each method says.
+    `options` are the members of `AdminConfig`. Every method that asks servers raises
+    NoNameServer, Unreachable or RequestRefused, besides the errors in its own description.
 
     For example:
 
@@ -70,7 +70,7 @@ class AsyncAdmin(AsyncResource):
         )
 
     async def open(self) -> None:
-        """Nobody is asked yet. Raises NotOpen after `close`."""
+        """No server is asked yet. Raises NotOpen after `close`."""
         await self._lifecycle.open()
 
     async def close(self) -> None:
@@ -80,126 +80,120 @@ class AsyncAdmin(AsyncResource):
     # Topics.
 
     async def topics(self, *, cluster: str | None = None, with_internal: bool = False) -> list[str]:
-        """Those of programs; with the others also retry topics, dead letters and the system's."""
-        return await topic_questions.list_topics(
+        """The topics of programs; `with_internal` adds retry, dead-letter and system topics."""
+        return await topic_queries.list_topics(
             self._servers(), cluster, with_internal=with_internal
         )
 
     async def create_topic(
         self,
         topic: str,
-        settings: TopicSettings = topic_questions.DEFAULT_SETTINGS,
+        settings: TopicSettings = topic_queries.DEFAULT_SETTINGS,
         *,
         cluster: str | None = None,
         broker: str | None = None,
     ) -> None:
-        """At all masters, those of a cluster, or one; one that exists gets the new settings.
+        """At all masters, those of a cluster, or one; an existing topic gets the new settings.
 
         Raises BadArgument.
         """
         servers = self._servers()
-        await topic_questions.put_topic(
-            servers, servers.wire_name(topic), settings, cluster, broker
-        )
+        await topic_queries.put_topic(servers, servers.wire_name(topic), settings, cluster, broker)
 
     async def set_topic_permission(
         self, topic: str, permission: Permission, *, broker: str | None = None
     ) -> None:
         """Whether it may be read and written, everywhere or at one broker. Raises TopicNotFound."""
         servers = self._servers()
-        await topic_questions.set_permission(servers, servers.wire_name(topic), permission, broker)
+        await topic_queries.set_permission(servers, servers.wire_name(topic), permission, broker)
 
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
-        """With all its messages; one that is not there is no error."""
+        """With all its messages; a topic that does not exist is no error."""
         servers = self._servers()
-        await topic_questions.delete_topic(servers, servers.wire_name(topic), cluster)
+        await topic_queries.delete_topic(servers, servers.wire_name(topic), cluster)
 
     async def topic_settings(self, topic: str) -> dict[str, TopicSettings]:
         """By broker name. Raises TopicNotFound."""
         servers = self._servers()
-        return await topic_questions.topic_settings(servers, servers.wire_name(topic))
+        return await topic_queries.topic_settings(servers, servers.wire_name(topic))
 
     async def all_topic_settings(
         self, *, with_internal: bool = False
     ) -> dict[str, dict[str, TopicSettings]]:
-        """Of all topics that `topics` tells, each by broker name."""
-        return await topic_questions.all_topic_settings(
-            self._servers(), with_internal=with_internal
-        )
+        """Of all topics that `topics` returns, each by broker name."""
+        return await topic_queries.all_topic_settings(self._servers(), with_internal=with_internal)
 
     async def topic_route(self, topic: str) -> list[BrokerRoute]:
-        """As name servers know it. Raises TopicNotFound."""
+        """As registered at name servers. Raises TopicNotFound."""
         servers = self._servers()
-        return await topic_questions.topic_route(servers, servers.wire_name(topic))
+        return await topic_queries.topic_route(servers, servers.wire_name(topic))
 
     async def topic_statistics(self, topic: str) -> TopicStatistics:
         """Raises TopicNotFound."""
         servers = self._servers()
-        return await topic_questions.topic_statistics(servers, servers.wire_name(topic))
+        return await topic_queries.topic_statistics(servers, servers.wire_name(topic))
 
     async def topic_groups(self, topic: str) -> list[str]:
-        """The groups that read it, or have. Raises TopicNotFound."""
+        """The groups that read it now or did before. Raises TopicNotFound."""
         servers = self._servers()
-        return await topic_questions.groups_of(servers, servers.wire_name(topic))
+        return await topic_queries.groups_of(servers, servers.wire_name(topic))
 
     async def forbid_writes(self, broker: str) -> int:
-        """Producers keep away from a broker, as before maintenance. Returns how many topics."""
-        return await topic_questions.forbid_writes(self._servers(), broker)
+        """Keeps producers away from a broker, for maintenance. Returns the number of topics."""
+        return await topic_queries.forbid_writes(self._servers(), broker)
 
     async def allow_writes(self, broker: str) -> int:
-        """Takes `forbid_writes` back."""
-        return await topic_questions.allow_writes(self._servers(), broker)
+        """Reverts `forbid_writes`."""
+        return await topic_queries.allow_writes(self._servers(), broker)
 
     # Groups.
 
     async def groups(self, *, with_internal: bool = False) -> list[str]:
-        """Those of programs; with the others also the system's."""
-        return await group_questions.list_groups(self._servers(), with_internal=with_internal)
+        """The groups of programs; `with_internal` adds those of the system."""
+        return await group_queries.list_groups(self._servers(), with_internal=with_internal)
 
     async def create_group(
         self,
         group: str,
-        settings: GroupSettings = group_questions.DEFAULT_SETTINGS,
+        settings: GroupSettings = group_queries.DEFAULT_SETTINGS,
         *,
         cluster: str | None = None,
         broker: str | None = None,
     ) -> None:
-        """At all masters, those of a cluster, or one; one that exists gets the new settings.
+        """At all masters, those of a cluster, or one; an existing group gets the new settings.
 
         Raises BadArgument.
         """
         servers = self._servers()
-        await group_questions.put_group(
-            servers, servers.wire_name(group), settings, cluster, broker
-        )
+        await group_queries.put_group(servers, servers.wire_name(group), settings, cluster, broker)
 
     async def delete_group(
         self, group: str, *, cluster: str | None = None, keep_offsets: bool = False
     ) -> None:
-        """With its retries, but not its dead letters; one that is not there is no error."""
+        """With its retries, not its dead letters; a group that does not exist is no error."""
         servers = self._servers()
         wire_group = servers.wire_name(group)
-        await group_questions.delete_group(servers, wire_group, cluster, keep_offsets=keep_offsets)
+        await group_queries.delete_group(servers, wire_group, cluster, keep_offsets=keep_offsets)
 
     async def group_settings(self, group: str) -> dict[str, GroupSettings]:
         """By broker name; empty if no broker knows the group."""
         servers = self._servers()
-        return await group_questions.group_settings(servers, servers.wire_name(group))
+        return await group_queries.group_settings(servers, servers.wire_name(group))
 
     async def members(self, group: str) -> GroupMembers:
         """The consumers of a group that are connected now."""
         servers = self._servers()
-        return await group_questions.group_members(servers, servers.wire_name(group))
+        return await group_queries.group_members(servers, servers.wire_name(group))
 
     async def producers(self, group: str) -> list[ClientConnection]:
         """The producers of a group that are connected now."""
         servers = self._servers()
-        return await group_questions.producer_connections(servers, servers.wire_name(group))
+        return await group_queries.producer_connections(servers, servers.wire_name(group))
 
     async def running_info(self, group: str, client_id: str) -> MemberInfo:
-        """What a consumer says about itself. Raises NotConnected."""
+        """The state of a consumer, as it reports it. Raises NotConnected."""
         servers = self._servers()
-        return await group_questions.running_info(servers, servers.wire_name(group), client_id)
+        return await group_queries.running_info(servers, servers.wire_name(group), client_id)
 
     # Progress and offsets.
 
@@ -210,7 +204,7 @@ class AsyncAdmin(AsyncResource):
         """
         servers = self._servers()
         wire_topic = None if topic is None else servers.wire_name(topic)
-        return await progress_questions.group_progress(
+        return await progress_queries.group_progress(
             servers, self._clock, servers.wire_name(group), wire_topic
         )
 
@@ -222,7 +216,7 @@ class AsyncAdmin(AsyncResource):
         *,
         queues: Sequence[QueueRef] | None = None,
     ) -> ResetPlan:
-        """What it would mean to move a group; nothing is changed.
+        """The effect of moving a group; nothing is changed.
 
         Raises TopicNotFound, and BadArgument for queues of other topics.
         """
@@ -232,7 +226,7 @@ class AsyncAdmin(AsyncResource):
         )
 
     async def apply_reset(self, plan: ResetPlan) -> None:
-        """Moves the group. Members that are connected need some seconds to go on elsewhere.
+        """Moves the group. Connected members need some seconds to resume there.
 
         Raises MembersConnected when a broker cannot do it now; then nothing was changed.
         """
@@ -241,10 +235,10 @@ class AsyncAdmin(AsyncResource):
     # Messages.
 
     async def message(self, topic: str, message_id: str) -> ReceivedMessage:
-        """By the id its producer got, or by the id of its place. Raises MessageNotFound."""
+        """By its message id or its offset id. Raises MessageNotFound."""
         servers = self._servers()
         wire_topic = servers.wire_name(topic)
-        return await message_questions.message_by_id(servers, self._clock, wire_topic, message_id)
+        return await message_queries.message_by_id(servers, self._clock, wire_topic, message_id)
 
     async def messages_by_key(
         self,
@@ -253,12 +247,12 @@ class AsyncAdmin(AsyncResource):
         *,
         begin: datetime | None = None,
         end: datetime | None = None,
-        count_max: int = message_questions.COUNT_MAX,
+        count_max: int = message_queries.COUNT_MAX,
     ) -> list[ReceivedMessage]:
         """Oldest first, stored between two moments. Raises TopicNotFound or BadArgument."""
         servers = self._servers()
         wire_topic = servers.wire_name(topic)
-        return await message_questions.messages_by_key(
+        return await message_queries.messages_by_key(
             servers, wire_topic, key, begin, end, count_max
         )
 
@@ -268,20 +262,20 @@ class AsyncAdmin(AsyncResource):
         *,
         begin: datetime | None = None,
         end: datetime | None = None,
-        count_max: int = message_questions.COUNT_MAX,
+        count_max: int = message_queries.COUNT_MAX,
     ) -> list[ReceivedMessage]:
         """Oldest first, stored between two moments. Raises TopicNotFound or BadArgument."""
         servers = self._servers()
         wire_topic = servers.wire_name(topic)
-        return await message_questions.messages_between(servers, wire_topic, begin, end, count_max)
+        return await message_queries.messages_between(servers, wire_topic, begin, end, count_max)
 
     async def messages_of_queue(
-        self, queue: QueueRef, offset: int, *, count_max: int = message_questions.COUNT_MAX
+        self, queue: QueueRef, offset: int, *, count_max: int = message_queries.COUNT_MAX
     ) -> list[ReceivedMessage]:
-        """Those from an offset on. Raises TopicNotFound."""
+        """The messages from an offset on. Raises TopicNotFound."""
         servers = self._servers()
         wire_queue = queue._replace(topic=servers.wire_name(queue.topic))
-        return await message_questions.messages_of_queue(servers, wire_queue, offset, count_max)
+        return await message_queries.messages_of_queue(servers, wire_queue, offset, count_max)
 
     async def follow(
         self,
@@ -292,13 +286,13 @@ class AsyncAdmin(AsyncResource):
         tags: str | None = None,
         sql: str | None = None,
     ) -> AsyncGenerator[ReceivedMessage]:
-        """Messages as they come, without a group; up to offsets, or without end.
+        """Messages as they arrive, without a group; up to offsets, or without end.
 
-        Close it when it is enough. Raises TopicNotFound, RequestRefused or BadArgument.
+        Close the generator to stop it. Raises TopicNotFound, RequestRefused or BadArgument.
         """
         servers = self._servers()
         subscription = subscription_of(servers.wire_name(topic), tags, sql)
-        # A broker that cannot filter this way would give everything.
+        # A broker without this kind of filter would return everything.
         await check_subscriptions(
             servers.brokers, servers.routes, (TOOLS_GROUP, _WHAT), [subscription]
         )
@@ -308,21 +302,22 @@ class AsyncAdmin(AsyncResource):
                 yield message
 
     async def trace(self, message_id: str, *, topic: str | None = None) -> list[TraceEvent]:
-        """What became of a message, as traced clients wrote it down in the usual topic or in
-        another; oldest first, and empty if none of them did.
+        """The traced events of a message, from the default trace topic or another one.
+
+        Oldest first; empty if no client traced it.
         """
-        return await message_questions.trace_of(self._servers(), message_id, topic)
+        return await message_queries.trace_of(self._servers(), message_id, topic)
 
     async def dead_letter_counts(self) -> dict[str, TopicStatistics]:
-        """How many there are, by group."""
-        return await message_questions.dead_letter_counts(self._servers())
+        """The number of dead letters, by group."""
+        return await message_queries.dead_letter_counts(self._servers())
 
     async def each_dead_letter(
         self, group: str, *, begin: datetime | None = None, end: datetime | None = None
     ) -> AsyncGenerator[ReceivedMessage]:
-        """All of them one by one, queue by queue, however many there are."""
+        """All dead letters one by one, queue by queue, without a limit."""
         servers = self._servers()
-        found = message_questions.each_dead_letter(servers, servers.wire_name(group), begin, end)
+        found = message_queries.each_dead_letter(servers, servers.wire_name(group), begin, end)
         async with aclosing(found) as messages:
             async for message in messages:
                 yield message
@@ -333,26 +328,26 @@ class AsyncAdmin(AsyncResource):
         *,
         begin: datetime | None = None,
         end: datetime | None = None,
-        count_max: int = message_questions.COUNT_MAX,
+        count_max: int = message_queries.COUNT_MAX,
     ) -> list[ReceivedMessage]:
-        """Messages that the group failed to take too often, or gave up, oldest first.
+        """Messages that the group gave up, or failed to consume too often; oldest first.
 
-        Each says by its `topic` where it was sent to, and by its `death` why it is here.
+        `topic` is the topic it was sent to, `dlq_reason` why it is a dead letter.
         """
         servers = self._servers()
         wire_group = servers.wire_name(group)
-        return await message_questions.dead_letters(servers, wire_group, begin, end, count_max)
+        return await message_queries.dead_letters(servers, wire_group, begin, end, count_max)
 
     async def resend(self, dead_letters: Sequence[ReceivedMessage]) -> list[SendReceipt]:
         """Sends dead letters to the topics they came from, for all groups that read these.
 
         Each is a new message with the old body, tags, keys and properties; the dead letter stays.
-        Raises BadArgument for what is no dead letter, and SomeFailed.
+        Raises BadArgument for a message that is no dead letter, and SomeFailed.
         """
         servers = self._servers()
         config = self._config
         revived = [
-            message_questions.revived(dead, servers.user_name(message_questions.origin_of(dead)))
+            message_queries.revived(dead, servers.user_name(message_queries.origin_of(dead)))
             for dead in dead_letters
         ]
         async with AsyncProducer(
@@ -367,48 +362,48 @@ class AsyncAdmin(AsyncResource):
     # The cluster.
 
     async def brokers(self, *, with_state: bool = True) -> list[BrokerInfo]:
-        """All masters and slaves, whether they can be asked or not.
+        """All masters and slaves, reachable or not.
 
-        Without their state none of them is asked; name servers know the rest.
+        Without their state only name servers are asked.
         """
-        return await cluster_questions.list_brokers(self._servers(), with_state=with_state)
+        return await cluster_queries.list_brokers(self._servers(), with_state=with_state)
 
     async def name_servers(self) -> dict[str, str | None]:
-        """By address: why it does not answer as a name server does; None if it does."""
-        return await cluster_questions.name_server_errors(self._servers())
+        """The error of each name server, by address; None if it works."""
+        return await cluster_queries.name_server_errors(self._servers())
 
     async def broker_runtime(self, address: str) -> dict[str, str]:
-        """What a broker says about itself, under Apache's names."""
-        return await cluster_questions.runtime_info(self._servers(), address)
+        """The runtime information of a broker, under Apache's names."""
+        return await cluster_queries.runtime_info(self._servers(), address)
 
     async def broker_config(self, address: str) -> dict[str, str]:
-        """How a broker is set up, under Apache's names."""
-        return await cluster_questions.broker_config(self._servers(), address)
+        """The settings of a broker, under Apache's names."""
+        return await cluster_queries.broker_config(self._servers(), address)
 
     async def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
         """Changes settings of a running broker, under Apache's names."""
-        await cluster_questions.update_broker_config(self._servers(), address, settings)
+        await cluster_queries.update_broker_config(self._servers(), address, settings)
 
     async def promote_broker(self, address: str, *, force: bool = False) -> Promotion:
-        """Makes the slave at this address the master, of the next epoch; only brokers of ours.
+        """Makes the slave at this address the master of the next epoch; Roquet brokers only.
 
-        `force` does so although the master it follows is alive.
+        `force` does so even if its master is alive.
         """
-        return await cluster_questions.promote_broker(self._servers(), address, force=force)
+        return await cluster_queries.promote_broker(self._servers(), address, force=force)
 
     async def demote_broker(self, address: str, broker_id: int, *, force: bool = False) -> None:
-        """Makes the master at this address a slave with this id; only brokers of ours.
+        """Makes the master at this address a slave with this id; Roquet brokers only.
 
-        It waits for a slave that has all that it has; with `force` it does not. Where etcd decides
-        who is master, another broker is elected.
+        Unless `force` is set, it waits for a slave that is fully caught up. Where etcd decides
+        which broker is master, another one is elected.
         """
-        await cluster_questions.demote_broker(self._servers(), address, broker_id, force=force)
+        await cluster_queries.demote_broker(self._servers(), address, broker_id, force=force)
 
     # Accounts, where there is access control. Each broker, master or slave, has its own.
 
     async def broker_accounts(self, address: str) -> BrokerAccounts:
-        """Those of the broker at this address; secrets are not told."""
-        return await cluster_questions.accounts_at(self._servers(), address)
+        """The accounts of the broker at this address, without their secrets."""
+        return await cluster_queries.accounts_at(self._servers(), address)
 
     async def put_account(
         self,
@@ -418,32 +413,32 @@ class AsyncAdmin(AsyncResource):
         *,
         secret_key: str | None = None,
     ) -> None:
-        """Makes an account, or changes one; without a secret it keeps its own."""
-        await cluster_questions.put_account(
+        """Creates or changes an account; without `secret_key` it keeps its secret."""
+        await cluster_queries.put_account(
             self._servers(), address, access_key, settings, secret_key
         )
 
     async def delete_account(self, address: str, access_key: str) -> None:
-        """One that is not there is refused."""
-        await cluster_questions.delete_account(self._servers(), address, access_key)
+        """Raises RequestRefused for an account that does not exist."""
+        await cluster_queries.delete_account(self._servers(), address, access_key)
 
-    # What name servers keep.
+    # Key-value settings of name servers.
 
     async def kv_table(self, namespace: str) -> dict[str, str]:
-        """What name servers keep in a namespace of theirs, such as "ORDER_TOPIC_CONFIG"."""
-        return await cluster_questions.kv_table(self._servers(), namespace)
+        """All values in a namespace of the name servers, such as "ORDER_TOPIC_CONFIG"."""
+        return await cluster_queries.kv_table(self._servers(), namespace)
 
     async def kv_value(self, namespace: str, key: str) -> str | None:
-        """One of them; None if it is not there."""
-        return await cluster_questions.kv_value(self._servers(), namespace, key)
+        """One value; None if it does not exist."""
+        return await cluster_queries.kv_value(self._servers(), namespace, key)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
-        """At all name servers, which do not tell each other."""
-        await cluster_questions.put_kv(self._servers(), namespace, key, value)
+        """At all name servers, which share no state."""
+        await cluster_queries.put_kv(self._servers(), namespace, key, value)
 
     async def delete_kv(self, namespace: str, key: str) -> None:
-        """One that is not there is no error."""
-        await cluster_questions.delete_kv(self._servers(), namespace, key)
+        """A key that does not exist is no error."""
+        await cluster_queries.delete_kv(self._servers(), namespace, key)
 
     def _servers(self) -> AdminServers:
         """Raises NotOpen, UsedAfterFork or WrongLoop."""

@@ -37,13 +37,13 @@ from roquet.protocol.headers.name_server import (
 from roquet.protocol.properties_text import read_properties_text, write_properties_text
 
 _NAMES: Final = "name server"
-# How brokers say for how long they have been running.
+# The format of a broker's uptime.
 _running = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """One broker of the cluster. What it does not say, or while it cannot be asked, is None."""
+    """One broker of the cluster. What it does not report, or cannot be asked for, is None."""
 
     cluster: str
     broker_name: str
@@ -56,15 +56,15 @@ class BrokerInfo:
     # How full the disk of its log is, from 0 to 1.
     disk_used_ratio: float | None = None
     started: datetime | None = None
-    # What its clock says, to the second.
+    # The time of its clock, to the second.
     clock: datetime | None = None
-    # Who wrote its log last, how far it is behind its master, or its best slave behind it, and
-    # which brokers of its name are in sync. Only brokers of ours say so.
+    # The epoch of its last writer, its lag (of a master: the lag of its best slave), and the ids
+    # of the brokers in sync. Only Roquet brokers report these.
     epoch: int | None = None
     lag_bytes: int | None = None
     lag_s: float | None = None
     in_sync: tuple[int, ...] | None = None
-    # What is in the way of its messages, though it answers: two masters, a log that cannot follow.
+    # Why messages are at risk although it answers: two masters, a log that cannot be replicated.
     problem: str | None = None
     error: str | None = None
 
@@ -88,7 +88,7 @@ async def list_brokers(servers: AdminServers, *, with_state: bool) -> list[Broke
 
 
 async def name_server_errors(servers: AdminServers) -> dict[str, str | None]:
-    """By address: why it does not answer as a name server does, or None."""
+    """The error of each name server, by address; None if it works."""
 
     async def error(address: str) -> str | None:
         try:
@@ -96,7 +96,7 @@ async def name_server_errors(servers: AdminServers) -> dict[str, str | None]:
         except Unreachable as unreachable:
             return unreachable.reason
         except RequestRefused as refused:
-            return refused.remark or f"it answered {refused.code}"
+            return refused.remark or f"response code {refused.code}"
         return None
 
     addresses = sorted(servers.name_servers.addresses)
@@ -113,7 +113,7 @@ async def broker_config(servers: AdminServers, address: str) -> dict[str, str]:
     try:
         return read_properties_text(reply.body)
     except ProtocolError as error:
-        raise Unreachable(address, f"it answered nonsense: {error}") from None
+        raise Unreachable(address, f"invalid response: {error}") from None
 
 
 async def update_broker_config(
@@ -125,10 +125,7 @@ async def update_broker_config(
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """What a broker promises as the master: when a send is acknowledged, and from which epoch on.
-
-    Brokers of before that do not say so: then it is None.
-    """
+    """When the new master acknowledges a send, and its epoch; None from older brokers."""
 
     acknowledge: str | None
     epoch: int | None
@@ -154,7 +151,7 @@ async def kv_table(servers: AdminServers, namespace: str) -> dict[str, str]:
     header = ListKvConfigHeader(namespace=namespace)
     try:
         code = RequestCode.GET_KVLIST_BY_NAMESPACE
-        return (await servers.names_body(KvTable, code, header)).table
+        return (await servers.name_server_body(KvTable, code, header)).table
     except RequestRefused as refused:
         if refused.code == ResponseCode.QUERY_NOT_FOUND:
             return {}
@@ -164,7 +161,7 @@ async def kv_table(servers: AdminServers, namespace: str) -> dict[str, str]:
 async def kv_value(servers: AdminServers, namespace: str, key: str) -> str | None:
     header = GetKvConfigHeader(namespace=namespace, key=key)
     try:
-        reply = await servers.ask_names(RequestCode.GET_KV_CONFIG, header)
+        reply = await servers.call_name_server(RequestCode.GET_KV_CONFIG, header)
     except RequestRefused as refused:
         if refused.code == ResponseCode.QUERY_NOT_FOUND:
             return None
@@ -174,12 +171,12 @@ async def kv_value(servers: AdminServers, namespace: str, key: str) -> str | Non
 
 async def put_kv(servers: AdminServers, namespace: str, key: str, value: str) -> None:
     header = PutKvConfigHeader(namespace=namespace, key=key, value=value)
-    await servers.tell_names(RequestCode.PUT_KV_CONFIG, header)
+    await servers.call_each_name_server(RequestCode.PUT_KV_CONFIG, header)
 
 
 async def delete_kv(servers: AdminServers, namespace: str, key: str) -> None:
     header = DeleteKvConfigHeader(namespace=namespace, key=key)
-    await servers.tell_names(RequestCode.DELETE_KV_CONFIG, header)
+    await servers.call_each_name_server(RequestCode.DELETE_KV_CONFIG, header)
 
 
 async def _described(servers: AdminServers, broker: BrokerInfo) -> BrokerInfo:
@@ -205,7 +202,7 @@ async def _described(servers: AdminServers, broker: BrokerInfo) -> BrokerInfo:
 
 
 def _start_and_clock(table: Mapping[str, str]) -> tuple[datetime | None, datetime | None]:
-    """A broker says when it began and for how long it has been running."""
+    """A broker reports its start time and its uptime; the sum is its clock."""
     start_ms = _first_number(table.get("bootTimestamp"))
     parts = _running(table.get("runtime") or "")
     if start_ms is None or parts is None:
@@ -284,7 +281,7 @@ async def put_account(
     was = settings_of(before)
     header = PutAccountHeader(
         access_key=access_key,
-        # Brokers of Apache return secrets, and want them again with each change.
+        # Apache's brokers return secrets, and require them with each change.
         secret_key=secret_key or before.secret_key,
         white_remote_address=settings.trusted_addresses,
         admin=settings.is_admin,
@@ -321,7 +318,7 @@ def settings_of(account: AccountConfig) -> AccountSettings:
 def plain_account(
     access_key: str, settings: AccountSettings, secret_key: str | None
 ) -> AccountConfig:
-    """As files have it. Without a secret it is the one of before."""
+    """An account as in files. Without `secret_key` the existing secret stays."""
     return AccountConfig(
         access_key=access_key,
         admin=settings.is_admin,
@@ -340,7 +337,7 @@ def _rights(texts: Iterable[str] | None) -> dict[str, str]:
 
 
 def _rights_text(rights: Mapping[str, str], before: Mapping[str, str]) -> str | None:
-    """A blank removes the last right; brokers of Apache refuse it, so it is not sent in vain."""
+    """A blank removes the last right; Apache's brokers refuse it, so it is sent only if needed."""
     return ",".join(_pairs(rights)) if rights or before else None
 
 

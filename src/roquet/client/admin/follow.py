@@ -40,9 +40,9 @@ async def follow(
     start: FollowFrom,
     ends: Mapping[QueueRef, int] | None,
 ) -> AsyncGenerator[ReceivedMessage]:
-    """Up to `ends`, queues that are not among them left out; without them there is no end.
+    """Up to `ends`, without the queues that it does not list; None follows for ever.
 
-    Raises TopicNotFound or RequestRefused, and BadArgument for a `start` that is none.
+    Raises TopicNotFound or RequestRefused, and BadArgument for an invalid `start`.
     """
     topic = subscription.topic
     ahead: asyncio.Queue[ReceivedMessage | ClientError | _End] = asyncio.Queue(_AHEAD_MAX)
@@ -63,7 +63,7 @@ async def follow(
         except ClientError as error:
             await ahead.put(error)
 
-    begin = start
+    next_start = start
     next_route_s = 0.0
     finished_count = 0
     try:
@@ -71,10 +71,10 @@ async def follow(
             if time_s() >= next_route_s:
                 for queue in (await servers.route(topic)).readable:
                     if queue not in readers:
-                        offset = await start_offset(servers, queue, begin)
+                        offset = await start_offset(servers, queue, next_start)
                         readers[queue] = asyncio.create_task(read(queue, offset))
                 # Queues that are created from now on are read from their first message.
-                begin = StartFrom.FIRST
+                next_start = StartFrom.FIRST
                 next_route_s = time_s() + _ROUTE_INTERVAL_S
             try:
                 found = await asyncio.wait_for(ahead.get(), max(0.0, next_route_s - time_s()))

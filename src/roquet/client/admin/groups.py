@@ -48,19 +48,19 @@ _INTERNAL_PREFIXES: Final = (SYSTEM_GROUP_PREFIX, "CID_ONS", "%LITE_", "CID_DEFA
 class GroupSettings:
     """Of a group at one broker."""
 
-    # Nobody of the group gets messages while it is not.
+    # If False, no member gets messages.
     is_enabled: bool = True
     may_broadcast: bool = True
-    # How often a message is tried again before it becomes a dead letter.
+    # How often a message is retried before it becomes a dead letter.
     retry_count_max: int = 16
     retry_queue_count: int = 1
-    # Whether members are told at once when one of them comes or goes.
+    # Whether brokers notify members at once when one of them joins or leaves.
     tells_members: bool = True
 
     def __post_init__(self) -> None:
         """Raises BadArgument."""
         if self.retry_queue_count < 0:
-            raise BadArgument(f"a group cannot have less than no retry queues: {self}")
+            raise BadArgument(f"`retry_queue_count` must be 0 or more: {self}")
 
 
 DEFAULT_SETTINGS: Final = GroupSettings()
@@ -68,7 +68,7 @@ DEFAULT_SETTINGS: Final = GroupSettings()
 
 @dataclass(frozen=True, slots=True)
 class ClientConnection:
-    """A client that is connected to a broker, as it introduced itself."""
+    """A client that is connected to a broker, as it registered."""
 
     client_id: str
     address: str | None
@@ -78,12 +78,12 @@ class ClientConnection:
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
-    """Who of a group is connected, and what they said when they came; None if nobody is."""
+    """The connected members of a group, and what they registered; None without members."""
 
     connections: tuple[ClientConnection, ...]
     consume_type: str | None = None
     message_model: str | None = None
-    # What is wanted of each topic.
+    # The subscription expression of each topic.
     subscriptions: Mapping[str, str] | None = None
 
     @property
@@ -93,7 +93,7 @@ class GroupMembers:
 
 @dataclass(frozen=True, slots=True)
 class MemberQueue:
-    """One queue that it reads. Java's consumers report the epoch where nothing happened yet."""
+    """One queue that it reads. Java's consumers report the epoch for what has not happened yet."""
 
     committed_offset: int
     cached_count: int
@@ -148,7 +148,7 @@ async def put_group(
     check_group(group)
 
     async def put(master: Master) -> None:
-        # What settings do not speak of stays as it was.
+        # What `settings` does not cover stays as it is.
         old = (await _configs(servers, master)).get(group) or GroupConfig(group_name=group)
         config = replace(
             old,
@@ -167,8 +167,8 @@ async def put_group(
 async def delete_group(
     servers: AdminServers, group: str, cluster: str | None, *, keep_offsets: bool
 ) -> None:
-    """Its dead letters stay: they are messages nobody has taken yet."""
-    # 4.9 and 5.x have different names for the same.
+    """Its dead letters stay: they are messages that were not consumed."""
+    # 4.9 and 5.x name this field differently.
     header = DeleteGroupHeader(
         group_name=group, remove_offset=not keep_offsets, clean_offset=not keep_offsets
     )
@@ -209,7 +209,7 @@ async def group_members(servers: AdminServers, group: str) -> GroupMembers:
 async def members_at(
     servers: AdminServers, group: str, master: Master
 ) -> ConsumerConnections | None:
-    """As one broker knows them; None if it knows nobody of the group."""
+    """The members connected to one broker; None if there are none."""
     header = ConsumerConnectionsHeader(consumer_group=group)
     code = RequestCode.GET_CONSUMER_CONNECTION_LIST
     try:
@@ -228,7 +228,7 @@ async def producer_connections(servers: AdminServers, group: str) -> list[Client
         try:
             reply = await servers.brokers.ask(master.address, code, header)
         except RequestRefused as refused:
-            # Brokers have no better word for a group they do not know.
+            # Brokers have no code of its own for an unknown group.
             if refused.code == ResponseCode.SYSTEM_ERROR:
                 return []
             raise
@@ -254,8 +254,7 @@ async def running_info(servers: AdminServers, group: str, client_id: str) -> Mem
         except RequestRefused as refused:
             refusals.append(refused)
             continue
-        said = reply_body(ConsumerRunningInfo, reply, master.broker_name)
-        return member_info(servers, said)
+        return member_info(servers, reply_body(ConsumerRunningInfo, reply, master.broker_name))
     if refusals:
         raise refusals[0]
     raise NotConnected(servers.user_name(group), client_id)

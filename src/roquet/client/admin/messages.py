@@ -1,4 +1,4 @@
-"""Looking for messages: by id, by key, by time; dead letters, and what traces report of one."""
+"""Finding messages: by id, by key, by time; dead letters, and the traced events of a message."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
@@ -50,7 +50,7 @@ _FIRST_MS: Final = 0
 _LAST_MS: Final = 2**63 - 1
 # Clocks of producers and brokers are not quite the same.
 _CLOCK_DIFFERENCE_MS: Final = 1000
-# A broker asks its disk, so this takes longer than other questions.
+# A broker reads its disk for it, so this takes longer than other requests.
 _QUERY_TIMEOUT_S: Final = 18.0
 _NOT_FOUND: Final = (ResponseCode.QUERY_NOT_FOUND, ResponseCode.NO_MESSAGE)
 
@@ -62,7 +62,7 @@ async def message_by_id(
     try:
         place = parse_offset_id(message_id)
     except BadMessage:
-        raise BadArgument(f"{message_id[:100]!r} is no id of a message") from None
+        raise BadArgument(f"{message_id[:100]!r} is not a message id") from None
     found = await _message_at(servers, topic, place)
     if found is None:
         found = await _message_by_unique_id(servers, clock, topic, message_id)
@@ -79,7 +79,7 @@ async def messages_by_key(
     end: datetime | None,
     count_max: int,
 ) -> list[ReceivedMessage]:
-    """Oldest first. Brokers compare hashes, so what they find is looked at again."""
+    """Oldest first. Brokers compare hashes, so what they find is compared again."""
     header = QueryMessageHeader(
         topic=topic,
         key=key,
@@ -98,7 +98,7 @@ async def messages_between(
     end: datetime | None,
     count_max: int,
 ) -> list[ReceivedMessage]:
-    """By the time they were stored, oldest first, those at `end` not included."""
+    """By the time they were stored, oldest first, without those at `end`."""
     route = await servers.route(topic)
     parts = await asyncio.gather(
         *(_between(servers, queue, begin, end, count_max) for queue in route.readable)
@@ -109,7 +109,7 @@ async def messages_between(
 async def messages_of_queue(
     servers: AdminServers, queue: QueueRef, offset: int, count_max: int
 ) -> list[ReceivedMessage]:
-    """Those from an offset on. Raises TopicNotFound."""
+    """The messages from an offset on. Raises TopicNotFound."""
     await servers.route(queue.topic)
     found: list[ReceivedMessage] = []
     async for message in _messages_from(servers, queue, offset):
@@ -129,13 +129,13 @@ async def dead_letters(
     try:
         return await messages_between(servers, DLQ_PREFIX + group, begin, end, count_max)
     except TopicNotFound:
-        return []  # The first dead letter makes the topic.
+        return []  # The first dead letter creates the topic.
 
 
 async def each_dead_letter(
     servers: AdminServers, group: str, begin: datetime | None, end: datetime | None
 ) -> AsyncGenerator[ReceivedMessage]:
-    """All of them, queue by queue, however many there are."""
+    """All dead letters, queue by queue, without a limit."""
     try:
         route = await servers.route(DLQ_PREFIX + group)
     except TopicNotFound:
@@ -160,7 +160,7 @@ async def dead_letter_counts(servers: AdminServers) -> dict[str, TopicStatistics
 
 
 def revived(dead: ReceivedMessage, topic: str) -> Message:
-    """A dead letter as its producer sent it, without the marks of its way since."""
+    """A dead letter as its producer sent it, without the properties added since."""
     properties = {
         name: value for name, value in dead.properties.items() if name not in RESERVED_NAMES
     }
@@ -171,13 +171,13 @@ def origin_of(dead: ReceivedMessage) -> str:
     """The topic, as brokers know it, that a dead letter was sent to. Raises BadArgument."""
     topic = origin_topic(dead.properties)
     if topic is None:
-        raise BadArgument(f"{dead} does not say which topic it came from; it is no dead letter")
+        raise BadArgument(f"{dead} is not a dead letter: it does not name its original topic")
     return topic
 
 
 async def _message_at(servers: AdminServers, topic: str, place: OffsetId) -> ReceivedMessage | None:
     address = str(place.store_address)
-    # Both kinds of ids look alike, and nobody else is asked because an id says so.
+    # Both kinds of ids look alike: an address in an id is asked only if it is a known broker.
     if address not in await servers.addresses():
         return None
     header = ViewMessageHeader(offset=place.physical_offset, topic=topic)
@@ -187,7 +187,7 @@ async def _message_at(servers: AdminServers, topic: str, place: OffsetId) -> Rec
     except RequestRefused:
         return None
     except ProtocolError as error:
-        raise Unreachable(address, f"it answered nonsense: {error}") from None
+        raise Unreachable(address, f"invalid response: {error}") from None
     found.queue = found.queue._replace(broker_name=await _name_of(servers, address))
     return found if found.queue.topic == topic else None
 
@@ -205,7 +205,7 @@ async def _name_of(servers: AdminServers, address: str) -> str:
 async def _message_by_unique_id(
     servers: AdminServers, clock: Clock, topic: str, message_id: str
 ) -> ReceivedMessage | None:
-    """The oldest with this id: retries and dead letters are copies that keep it."""
+    """The oldest with this id: retries and dead letters keep it."""
     made_ms = parse_unique_id(message_id).made_at_ms(clock.now_ms())
     header = QueryMessageHeader(
         topic=topic,
@@ -227,7 +227,7 @@ async def _query(servers: AdminServers, header: QueryMessageHeader) -> list[Rece
             reply = await servers.brokers.ask(
                 master.address, code, header, timeout_s=_QUERY_TIMEOUT_S
             )
-            # Which queues they are of, the records themselves say.
+            # The records themselves name their queues.
             anywhere = QueueRef(header.topic, master.broker_name, 0)
             found = received_messages(reply.body, anywhere, servers.config.namespace)
             for each in found:
@@ -237,11 +237,11 @@ async def _query(servers: AdminServers, header: QueryMessageHeader) -> list[Rece
                 return []
             raise
         except ProtocolError as error:
-            raise Unreachable(master.broker_name, f"it answered nonsense: {error}") from None
+            raise Unreachable(master.broker_name, f"invalid response: {error}") from None
         return found
 
     parts = await ask_each(await servers.masters_of(header.topic), query)
-    # Brokers look for topic and key together, as a hash.
+    # Brokers index topic and key together, as a hash.
     return [each for part in parts.values() for each in part if each.record.topic == header.topic]
 
 
@@ -282,7 +282,7 @@ async def _each_between(
 async def _messages_from(
     servers: AdminServers, queue: QueueRef, offset: int
 ) -> AsyncGenerator[ReceivedMessage]:
-    """All messages of a queue up to where it ends now."""
+    """All messages of a queue up to its current end."""
     everything = subscription_of(queue.topic)
     terms = PullTerms(everything, _PULL_COUNT, suspend_s=0, sends_subscription=True)
     while True:
@@ -309,10 +309,10 @@ class TraceEvent:
 
     # "sent", "delivered", "consumed", or "transaction ended".
     event: str
-    # By the clock of the client; old ones do not say when a listener returned.
+    # By the clock of the client; old ones do not report when a listener returned.
     time: datetime | None
     group: str | None
-    # Of the message, or of how it was consumed or ended: in words.
+    # How the send, the consumption or the transaction ended.
     outcome: str | None
     duration: timedelta | None = None
     # Where it is stored.
@@ -327,7 +327,7 @@ async def trace_of(servers: AdminServers, message_id: str, topic: str | None) ->
     try:
         found = await messages_by_key(servers, wire_topic, message_id, None, None, _COUNT_MAX)
     except TopicNotFound:
-        return []  # Brokers have it if tracing is enabled.
+        return []  # Brokers create it if tracing is enabled.
     records = [
         record
         for message in found
@@ -357,7 +357,7 @@ def _event(servers: AdminServers, record: TraceRecord) -> TraceEvent:
             duration = timedelta(milliseconds=record.duration_ms)
             return TraceEvent("consumed", time, group, outcome, duration)
         case EndTransactionRecord():
-            outcome = record.state + (", when asked" if record.is_answer else "")
+            outcome = record.state + (", after a check" if record.is_answer else "")
             return TraceEvent(
                 "transaction ended", time, group, outcome, store_host=record.store_host
             )

@@ -1,13 +1,13 @@
-"""How far groups have come in their topics, and how far they are behind.
+"""The progress and the lag of consumer groups.
 
-What a group has left of a queue, by what it committed there:
+What a group has left to read of a queue, by its committed offset:
 
-    committed                          what comes from there on
-    nothing, the queue is empty        nothing
-    nothing, members begin first       everything
-    nothing, the topic is young        everything: brokers tell whoever begins so
-    nothing, members begin last        nothing: they begin where the queue ends
-    nothing, and nobody is connected   not known, which is None and never 0
+    an offset                       everything from there on
+    none, the queue is empty        nothing
+    none, members start first       everything
+    none, the topic is new          everything: brokers let a new group start there
+    none, members start last        nothing: they start at the end of the queue
+    none, no member is connected    unknown: None, never 0
 """
 
 from collections.abc import Iterable
@@ -33,28 +33,28 @@ from roquet.protocol.bodies.offsets import (
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.headers.offsets import ConsumeStatsHeader, ConsumeTimeSpanHeader
 
-# The time of a message that is not there is -1, which makes an age of half a century of it.
+# The time of a missing message is -1, which would be an age of half a century.
 _PLAUSIBLE_MS: Final = 20 * 366 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """How far a group is in one queue."""
+    """The progress of a group in one queue."""
 
     queue: QueueRef
     broker_offset: int
-    # Where the group goes on; None if it never committed here.
+    # The committed offset; None if the group never committed here.
     consumer_offset: int | None
-    # What it takes next: the same, or where it would begin; None if that is not known.
+    # The next offset to read: the same, or where it would start; None if unknown.
     next_offset: int | None
-    # When the last message was stored that the group has taken.
+    # When the last message that the group consumed was stored.
     last_taken: datetime | None
-    # The age of the oldest message that it has not taken.
+    # The age of the oldest message that it has not consumed.
     time_lag: timedelta | None
 
     @property
     def lag(self) -> int | None:
-        """Messages that are left; None if it is not known where the group begins."""
+        """Messages that are left; None if the start offset of the group is unknown."""
         if self.next_offset is None:
             return None
         return max(0, self.broker_offset - self.next_offset)
@@ -62,7 +62,7 @@ class QueueProgress:
 
 @dataclass(frozen=True, slots=True)
 class GroupProgress:
-    """How far a group is, in all of its queues."""
+    """The progress of a group in all of its queues."""
 
     group: str
     queues: tuple[QueueProgress, ...]
@@ -71,13 +71,13 @@ class GroupProgress:
 
     @property
     def lag(self) -> int | None:
-        """Of all queues; None if it is not known of one of them, or if there are none."""
+        """Of all queues; None if that of one is unknown, or if there are none."""
         lags = [each.lag for each in self.queues if each.lag is not None]
         return sum(lags) if lags and len(lags) == len(self.queues) else None
 
     @property
     def time_lag(self) -> timedelta | None:
-        """The largest of all queues; None if it is not known of one of them, or without any."""
+        """The largest of all queues; None if that of one is unknown, or if there are none."""
         lags = [each.time_lag for each in self.queues if each.time_lag is not None]
         return max(lags) if lags and len(lags) == len(self.queues) else None
 
@@ -93,24 +93,24 @@ async def group_progress(
         members = await members_at(servers, group, master)
         stats = await _stats(servers, group, master, topic)
         if topic is None and members is not None:
-            # What it reads without having committed anything yet.
+            # Topics that it reads without a committed offset.
             known = {queue.topic for queue in stats.offset_table}
             for each in members.subscription_table.keys() - known:
                 more = await _stats(servers, group, master, each)
                 stats.offset_table.update(more.offset_table)
         table = dict(stats.offset_table)
-        begins = await _begins(servers, group, master, table, members)
+        starts = await _start_offsets(servers, group, master, table, members)
         spans = await _time_spans(servers, group, master, {queue.topic for queue in table})
         now_ms = clock.now_ms()
         return stats.consume_tps, [
             QueueProgress(
                 _ref(servers, queue),
                 offsets.broker_offset,
-                None if queue in begins else offsets.consumer_offset,
-                begins.get(queue, offsets.consumer_offset),
-                None if queue in begins else moment_of(offsets.last_timestamp),
+                None if queue in starts else offsets.consumer_offset,
+                starts.get(queue, offsets.consumer_offset),
+                None if queue in starts else moment_of(offsets.last_timestamp),
                 time_lag_of(
-                    begins.get(queue, offsets.consumer_offset),
+                    starts.get(queue, offsets.consumer_offset),
                     offsets.broker_offset,
                     spans.get(queue),
                     now_ms,
@@ -135,14 +135,14 @@ def time_lag_of(
         return None
     if 0 <= span.delay_time < _PLAUSIBLE_MS:
         return timedelta(milliseconds=span.delay_time)
-    # The next message of the group has expired, so it goes on with the oldest one.
+    # The next message of the group has expired, so it resumes at the oldest one.
     if span.min_time_stamp > 0:
         return timedelta(milliseconds=max(0, now_ms - span.min_time_stamp))
     return None
 
 
 async def _check_known(servers: AdminServers, group: str) -> None:
-    """Brokers know a group by its settings, or at least by what it left behind or is doing."""
+    """A broker knows a group by its settings, its offsets or its connected members."""
     if await group_settings(servers, group):
         return
 
@@ -164,27 +164,29 @@ async def _stats(
     return reply_body(ConsumeStats, reply, master.broker_name)
 
 
-async def _begins(
+async def _start_offsets(
     servers: AdminServers,
     group: str,
     master: Master,
     table: dict[MessageQueue, ConsumeOffsets],
     members: ConsumerConnections | None,
 ) -> dict[MessageQueue, int | None]:
-    """Where the group would begin in each queue that it never committed in."""
-    # Brokers say 0 for a queue without an offset; only their whole table says more.
+    """The offset where the group would start in each queue without a committed one."""
+    # Brokers return 0 for a queue without an offset; only their whole table tells them apart.
     zeros = [queue for queue, offsets in table.items() if offsets.consumer_offset <= 0]
     if not zeros:
         return {}
     kept = await servers.brokers.kept_offsets(master.address)
     return {
-        queue: await _begin(servers, group, master, queue, table[queue].broker_offset, members)
+        queue: await _start_offset(
+            servers, group, master, queue, table[queue].broker_offset, members
+        )
         for queue in zeros
         if queue.queue_id not in kept.get(f"{queue.topic}@{group}", ())
     }
 
 
-async def _begin(
+async def _start_offset(
     servers: AdminServers,
     group: str,
     master: Master,

@@ -1,11 +1,11 @@
-"""Moving a group to another place in its queues: planned first, seen by a human, then applied.
+"""Moving a group to other offsets: planned first, confirmed by an operator, then applied.
 
-    group is ...       broker is 5.x or ours          broker is 4.9
-    away               its offsets are committed for it
-    connected          the broker moves it            its members are told a time, and move
+    group is ...       broker is 5.x or Roquet        broker is 4.9
+    not connected      its offsets are committed for it
+    connected          the broker moves it            its members get a time, and move
 
-Members would soon commit where they are over anything that was committed for them, so a broker of
-4.9 cannot move a connected group to an offset, only to a time, the first or the last message.
+Members would soon overwrite what was committed for them with their own offsets, so a broker of 4.9
+cannot move a connected group to an offset, only to a time, the first or the last message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ _FIRST_TIME: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class QueueMove:
-    """What a reset would do to one queue."""
+    """The effect of a reset on one queue."""
 
     queue: QueueRef
     # None if the group never committed here.
@@ -52,15 +52,15 @@ class QueueMove:
 
 @dataclass(frozen=True, slots=True)
 class ResetPlan:
-    """What a reset would do. Nothing happens before `apply_reset`."""
+    """The effect of a reset. Nothing changes before `apply_reset`."""
 
     group: str
     topic: str
     to: ResetTarget
     moves: tuple[QueueMove, ...]
-    # Who of the group is connected now.
+    # The client ids that are connected now.
     members: tuple[str, ...]
-    # Whether it is about all queues of the topic.
+    # Whether it moves all queues of the topic.
     is_whole: bool
 
     @property
@@ -73,7 +73,7 @@ class ResetPlan:
 
 
 class _ResetWay(Enum):
-    COMMIT = auto()  # nobody is there who would object
+    COMMIT = auto()  # no member is connected that would overwrite it
     AT_BROKER = auto()
     AT_MEMBERS = auto()
 
@@ -91,18 +91,19 @@ async def plan_reset(
     if isinstance(to, Mapping):
         check_offsets("to", to)
         queues = list(to) if queues is None else queues
-        if not_said := set(queues).difference(to):
-            raise BadArgument(f"`to` says nothing of {min(not_said)}")
+        if missing := set(queues).difference(to):
+            raise BadArgument(f"`to` has no offset for {min(missing)}")
     route = await servers.route(topic)
     wanted = route.readable
     if queues is not None:
         wire_queues = {queue._replace(topic=servers.wire_name(queue.topic)) for queue in queues}
         if strangers := wire_queues.difference(route.readable):
-            raise BadArgument(f"{min(strangers)} is no queue of topic {topic!r}")
+            raise BadArgument(f"{min(strangers)} is not a queue of topic {topic!r}")
         wanted = tuple(queue for queue in route.readable if queue in wire_queues)
     masters = [Master(*each) for each in sorted(route.masters.items())]
-    if missing := {queue.broker_name for queue in wanted}.difference(route.masters):
-        raise TopicNotFound(topic, f"{sorted(missing)} have no master now, and only masters move")
+    if without_master := {queue.broker_name for queue in wanted}.difference(route.masters):
+        reason = f"brokers without a master, which a reset needs: {sorted(without_master)}"
+        raise TopicNotFound(topic, reason)
 
     async def moves(master: Master) -> list[QueueMove]:
         offsets = await servers.brokers.kept_offsets(master.address)
@@ -177,8 +178,8 @@ async def _move(
 async def _way(servers: AdminServers, group: str, master: Master) -> _ResetWay:
     if await members_at(servers, group, master) is None:
         return _ResetWay.COMMIT
-    # Every reply says what kind of broker it comes from, and this one can always be had: Apache's
-    # statistics, for example, are not there in the first seconds of a broker.
+    # Every reply names the version of its broker, and this request always works: Apache's
+    # statistics, for example, are missing in the first seconds of a broker.
     reply = await servers.brokers.ask(master.address, RequestCode.GET_BROKER_CONFIG, NoFields())
     is_able = reply.version >= VERSION_5_0_0 or reply.language == OUR_LANGUAGE
     return _ResetWay.AT_BROKER if is_able else _ResetWay.AT_MEMBERS

@@ -1,6 +1,6 @@
 """The servers of a cluster as a tool sees them: all name servers, and masters by broker name.
 
-A tool asks each time, because its operator wants to know how things are now. Names of topics
+A tool asks each time, because its operator wants the current state. Names of topics
 and groups are those that brokers know, with their namespace.
 """
 
@@ -39,7 +39,7 @@ ADMIN_TIMEOUT_S: Final = 5.0
 B = TypeVar("B")
 T = TypeVar("T")
 
-# A change is made, and not known to be as safe as it should be.
+# The change is made, but not confirmed as the settings require.
 _UNCONFIRMED: Final = frozenset(
     (
         ResponseCode.FLUSH_DISK_TIMEOUT,
@@ -50,7 +50,7 @@ _UNCONFIRMED: Final = frozenset(
 
 
 class AdminOptions(TypedDict, total=False):
-    """What an admin takes besides its name server; `AdminConfig` explains."""
+    """Options of an admin besides its name server; `AdminConfig` explains them."""
 
     namespace: str | None
     credentials: Credentials | None
@@ -60,7 +60,7 @@ class AdminOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig:
-    """How an `Admin` is set up; its members are its options.
+    """Settings of an `Admin`; its members are the options.
 
     For example:
 
@@ -68,12 +68,12 @@ class AdminConfig:
     """
 
     # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
-    # names them; None takes what the environment has in NAMESRV_ADDR.
+    # lists them; None takes NAMESRV_ADDR of the environment.
     name_server: str | None
     # Names of topics and groups are those inside it.
     namespace: str | None = None
     credentials: Credentials | None = None
-    # True is encrypted as `TlsConfig()` says.
+    # True encrypts with the defaults of `TlsConfig`.
     tls: TlsConfig | bool = False
     # How long one server may take to answer.
     timeout_s: float = ADMIN_TIMEOUT_S
@@ -107,18 +107,18 @@ class AdminServers:
         return unwrapped(self.config.namespace, name)
 
     def is_ours(self, name: str) -> bool:
-        """Whether a topic or group, as brokers know it, lies in our namespace."""
+        """Whether a topic or group, as brokers know it, is in this namespace."""
         return not self.config.namespace or self.user_name(name) != name
 
-    async def ask_names(self, code: RequestCode, header: Header) -> Command:
-        """One of the name servers, for all of them know the same."""
+    async def call_name_server(self, code: RequestCode, header: Header) -> Command:
+        """The reply of any name server: all of them have the same data."""
         reply = await self.name_servers.call(code, header, self.config.timeout_s)
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused("the name server", reply.code, reply.remark)
         return reply
 
-    async def tell_names(self, code: RequestCode, header: Header) -> list[Command]:
-        """All name servers, which do not tell each other."""
+    async def call_each_name_server(self, code: RequestCode, header: Header) -> list[Command]:
+        """The replies of all name servers, which share no state."""
         try:
             return await asyncio.gather(
                 *(
@@ -129,18 +129,20 @@ class AdminServers:
         except Unreachable as error:
             raise NoNameServer([error.reason]) from None
 
-    async def names_body(self, body_type: type[B], code: RequestCode, header: Header) -> B:
-        reply = await self.ask_names(code, header)
+    async def name_server_body(self, body_type: type[B], code: RequestCode, header: Header) -> B:
+        reply = await self.call_name_server(code, header)
         try:
             return read_body(body_type, reply.body)
         except ProtocolError as error:
-            raise NoNameServer([f"it answered nonsense: {error}"]) from None
+            raise NoNameServer([f"invalid response: {error}"]) from None
 
     async def cluster_info(self) -> ClusterInfo:
-        return await self.names_body(ClusterInfo, RequestCode.GET_BROKER_CLUSTER_INFO, NoFields())
+        return await self.name_server_body(
+            ClusterInfo, RequestCode.GET_BROKER_CLUSTER_INFO, NoFields()
+        )
 
     async def masters(self, cluster: str | None = None, broker: str | None = None) -> list[Master]:
-        """All of them, those of a cluster, or one. Raises BadArgument when there is none."""
+        """All masters, those of a cluster, or one. Raises BadArgument when there is none."""
         info = await self.cluster_info()
         found = [
             Master(name, data.broker_addrs[MASTER_ID])
@@ -153,11 +155,11 @@ class AdminServers:
             wanted = [f"cluster {cluster!r}"] * (cluster is not None)
             wanted += [f"broker {broker!r}"] * (broker is not None)
             where = " of " + " and ".join(wanted) if wanted else ""
-            raise BadArgument(f"no name server knows a master{where}; see `brokers()`")
+            raise BadArgument(f"name servers list no master{where}; see `brokers()`")
         return found
 
     async def addresses(self) -> set[str]:
-        """Of all masters and slaves."""
+        """The addresses of all masters and slaves."""
         info = await self.cluster_info()
         return {
             address
@@ -166,7 +168,7 @@ class AdminServers:
         }
 
     async def route(self, topic: str) -> Route:
-        """As it is now. Raises TopicNotFound."""
+        """The current route. Raises TopicNotFound."""
         route = await self.routes.newest(topic, self.config.timeout_s)
         if route is None:
             raise TopicNotFound(topic, "no broker has it")
@@ -184,7 +186,7 @@ async def _nothing() -> None:
 async def ask_each(
     masters: Iterable[Master], ask: Callable[[Master], Awaitable[T]]
 ) -> dict[str, T]:
-    """The answers by broker name, asked for at the same time."""
+    """The answers by broker name; all masters are asked at the same time."""
     masters = list(masters)
     answers = await asyncio.gather(*map(ask, masters))
     return {master.broker_name: answer for master, answer in zip(masters, answers, strict=True)}
@@ -195,10 +197,10 @@ async def change_each(
     change: Callable[[Master], Awaitable[object]],
     then: Callable[[], Awaitable[object]] = _nothing,
 ) -> None:
-    """Changes what each of them has; `then` the rest is done.
+    """Makes a change at each master, and then calls `then`.
 
-    A master that has made the change, and has no replica to confirm it, keeps neither the others
-    nor the rest from being done. It is raised at the end, as RequestRefused.
+    A master that made the change without a replica to confirm it does not stop the others or
+    `then`: its RequestRefused is raised at the end.
     """
     unconfirmed = []
 

@@ -1,4 +1,4 @@
-"""Topics as their operator sees them: settings, routes, and how much is in them."""
+"""Topics as their operator sees them: settings, routes and statistics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -60,13 +60,13 @@ class TopicSettings:
     write_queue_count: int = 8
     permission: Permission = READ_WRITE
     is_ordered: bool = False
-    # Only brokers of 5.x and ours have them.
+    # Only brokers of 5.x and Roquet have them.
     attributes: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises BadArgument."""
         if min(self.read_queue_count, self.write_queue_count) < 0:
-            raise BadArgument(f"a topic cannot have less than no queues: {self}")
+            raise BadArgument(f"queue counts must be 0 or more: {self}")
 
 
 DEFAULT_SETTINGS: Final = TopicSettings()
@@ -74,7 +74,7 @@ DEFAULT_SETTINGS: Final = TopicSettings()
 
 @dataclass(frozen=True, slots=True)
 class BrokerRoute:
-    """What one broker name has of a topic; addresses are by broker id, and 0 is the master."""
+    """The part of a topic at one broker name; addresses are by broker id, 0 is the master."""
 
     broker_name: str
     cluster: str | None
@@ -100,7 +100,7 @@ class QueueStatistics:
 
 @dataclass(frozen=True, slots=True)
 class TopicStatistics:
-    """What each queue of a topic has."""
+    """Statistics of each queue of a topic."""
 
     topic: str
     queues: tuple[QueueStatistics, ...]
@@ -119,10 +119,12 @@ async def list_topics(
 ) -> list[str]:
     if cluster is None:
         code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-        answer = await servers.names_body(TopicList, code, NoFields())
+        answer = await servers.name_server_body(TopicList, code, NoFields())
     else:
         header = TopicsByClusterHeader(cluster=cluster)
-        answer = await servers.names_body(TopicList, RequestCode.GET_TOPICS_BY_CLUSTER, header)
+        answer = await servers.name_server_body(
+            TopicList, RequestCode.GET_TOPICS_BY_CLUSTER, header
+        )
     topics = set(answer.topic_list)
     if with_internal:
         return sorted(topics)
@@ -156,13 +158,13 @@ async def put_topic(
 
 
 async def delete_topic(servers: AdminServers, topic: str, cluster: str | None) -> None:
-    """At brokers first: a broker that still has it would tell the name servers of it again."""
+    """At brokers first: a broker that still has it would register it at name servers again."""
     header = DeleteTopicHeader(topic=topic)
     code = RequestCode.DELETE_TOPIC_IN_BROKER
     await change_each(
         await servers.masters(cluster),
         lambda master: servers.brokers.ask(master.address, code, header),
-        lambda: servers.tell_names(
+        lambda: servers.call_each_name_server(
             RequestCode.DELETE_TOPIC_IN_NAMESRV,
             DeleteTopicFromNameServerHeader(topic=topic, cluster_name=cluster),
         ),
@@ -195,7 +197,7 @@ async def all_topic_settings(
 async def topic_route(servers: AdminServers, topic: str) -> list[BrokerRoute]:
     code = RequestCode.GET_ROUTEINFO_BY_TOPIC
     try:
-        route = await servers.names_body(TopicRoute, code, GetRouteHeader(topic=topic))
+        route = await servers.name_server_body(TopicRoute, code, GetRouteHeader(topic=topic))
     except RequestRefused as refused:
         if refused.code == ResponseCode.TOPIC_NOT_EXIST:
             raise TopicNotFound(topic, "no broker has it") from None
@@ -249,14 +251,14 @@ async def groups_of(servers: AdminServers, topic: str) -> list[str]:
 
 async def forbid_writes(servers: AdminServers, broker_name: str) -> int:
     header = WipeWritePermissionHeader(broker_name=broker_name)
-    replies = await servers.tell_names(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
+    replies = await servers.call_each_name_server(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
     counts = (reply_header(WipeWritePermissionReplyHeader, reply, _NAMES) for reply in replies)
     return max(each.wipe_topic_count for each in counts)
 
 
 async def allow_writes(servers: AdminServers, broker_name: str) -> int:
     header = AddWritePermissionHeader(broker_name=broker_name)
-    replies = await servers.tell_names(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+    replies = await servers.call_each_name_server(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
     counts = (reply_header(AddWritePermissionReplyHeader, reply, _NAMES) for reply in replies)
     return max(each.add_topic_count for each in counts)
 
@@ -264,7 +266,7 @@ async def allow_writes(servers: AdminServers, broker_name: str) -> int:
 async def set_permission(
     servers: AdminServers, topic: str, permission: Permission, broker: str | None
 ) -> None:
-    """Leaves everything else of the topic as it is."""
+    """Changes nothing else of the topic."""
     masters = [
         each for each in await servers.masters_of(topic) if broker in (None, each.broker_name)
     ]
@@ -301,7 +303,7 @@ def _settings_of(config: TopicConfig) -> TopicSettings:
 
 
 def _put_header(topic: str, settings: TopicSettings, old: TopicConfig) -> CreateTopicHeader:
-    """What settings do not speak of stays as it was."""
+    """What `settings` does not cover stays as it is."""
     changed = settings.attributes.items() - old.attributes.items()
     return CreateTopicHeader(
         topic=topic,
@@ -319,11 +321,11 @@ def _put_header(topic: str, settings: TopicSettings, old: TopicConfig) -> Create
 async def _keep_order(
     servers: AdminServers, topic: str, settings: TopicSettings, masters: list[Master]
 ) -> None:
-    """Producers of an ordered topic are told its brokers and queues in a fixed order."""
+    """Routes of an ordered topic list its brokers and queues in a fixed order."""
     count = settings.write_queue_count
     value = ";".join(f"{master.broker_name}:{count}" for master in masters)
     header = PutKvConfigHeader(namespace=ORDER_NAMESPACE, key=topic, value=value)
-    await servers.tell_names(RequestCode.PUT_KV_CONFIG, header)
+    await servers.call_each_name_server(RequestCode.PUT_KV_CONFIG, header)
 
 
 def _is_users(servers: AdminServers, topic: str) -> bool:

@@ -16,11 +16,11 @@ from roquet.client.received import ReceivedMessage
 @final
 @described_by(AsyncAdmin)
 class Admin(BlockingTwin[AsyncAdmin]):
-    """What operators do, for programs. `AsyncAdmin` is the same for asyncio.
+    """Administration of a cluster, for programs. `AsyncAdmin` is the same for asyncio.
 
-    Topics, groups, offsets, messages, dead letters, brokers and their settings. Whatever asks
-    servers raises NoNameServer, Unreachable or RequestRefused; what else may happen, each method
-    says. `options` are the members of `AdminConfig`.
+    Topics, groups, offsets, messages, dead letters, brokers and their settings. Every
+    method that asks servers raises NoNameServer, Unreachable or RequestRefused, besides the errors
+    in its own description. `options` are the members of `AdminConfig`.
 
     For example:
 

@@ -27,14 +27,14 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 @final
 @described_by(AsyncPushConsumer)
 class PushConsumer(BlockingTwin[AsyncPushConsumer]):
-    """Hands messages of a group's topics to a function.
+    """Delivers messages of a group's topics to a function.
 
     `AsyncPushConsumer` is the same for asyncio. A function runs in threads of its own, a coroutine
-    in the thread of the loop; without a listener, `for message in consumer` gives the messages. A
-    listener that returns is done with its message. RetryLater brings it back later, and so does
-    any other error; DeadLetter gives it up. With `batch_size` the listener gets a list. `options`
-    are the members of `PushConsumerConfig`. Raises BadArgument, and BadAddress for a name server
-    that is not "host:port".
+    in the thread of the loop; without a listener, `for message in consumer` yields the messages. A
+    listener that returns acknowledges its message. After RetryLater or any other error it is
+    redelivered later; DeadLetter gives it up. With `batch_size` the listener gets a list.
+    `options` are the members of `PushConsumerConfig`. Raises BadArgument, and BadAddress for a
+    name server that is not "host:port".
 
     For example:
 
@@ -83,15 +83,15 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
             "push consumer",
             sharing_key(name_server, options),
         )
-        # Loops that are not over, and whose they are.
+        # Running loops, and their threads.
         self._loops: dict[DeliveryIterator[Any], threading.Thread] = {}
 
     def open(self, timeout_s: float | None = None) -> None:
         self._open(lambda: self._twin.open(timeout_s))
 
     def run(self) -> None:
-        """Opens, consumes until SIGINT or SIGTERM, and closes: what a program does that does
-        nothing else. Belongs to the main thread, which gets signals.
+        """Opens, consumes until SIGINT or SIGTERM, and closes: for programs that only consume.
+        Needs the main thread, which gets signals.
 
         Raises as `open` does, BadArgument in another thread, and NothingToRead without a listener
         or a topic.
@@ -101,8 +101,8 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
             wait()
 
     def close(self) -> None:
-        """Waits a while for running listeners and for loops of other threads, and leaves the
-        group; a second time does nothing. What is not done then is delivered again."""
+        """Waits `close_timeout_s` for running listeners and loops of other threads, and leaves the
+        group; a second time does nothing. Messages that are not acknowledged are redelivered."""
         for loop, thread in [*self._loops.items()]:
             # It would wait for itself.
             if thread is threading.current_thread() and self._thread.is_running:
@@ -120,7 +120,7 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
 
     @property
     def last_error(self) -> str | None:
-        """The last thing that went wrong, if anything did."""
+        """The last error, if there was one."""
         return self._twin.last_error
 
     pause = in_loop(AsyncPushConsumer.pause)
@@ -136,8 +136,8 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
     queues = in_loop(AsyncPushConsumer.queues)
     statistics = in_loop(AsyncPushConsumer.statistics)
 
-    def _iterated(self, begin: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
-        iterator = self._thread.call(begin)
+    def _iterated(self, new_iterator: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
+        iterator = self._thread.call(new_iterator)
         assert isinstance(iterator, DeliveryIterator)
         iterator.is_of_a_thread = True
         self._loops[iterator] = threading.current_thread()
@@ -155,10 +155,10 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
 @final
 @described_by(AsyncPullConsumer)
 class PullConsumer(BlockingTwin[AsyncPullConsumer]):
-    """Gives messages when it is asked. `AsyncPullConsumer` is the same for asyncio.
+    """Returns messages when it is polled. `AsyncPullConsumer` is the same for asyncio.
 
     A member of a group gets its share of the queues with `subscribe`, or takes those it wants with
-    `assign`. With `auto_commit`, what a poll gave counts as done when the next one begins.
+    `assign`. With `auto_commit`, the next poll acknowledges the messages of the last one.
     `options` are the members of `PullConsumerConfig`. Belongs to the process that made it;
     `on_queues` is called in the thread of the loop.
 
@@ -183,7 +183,7 @@ class PullConsumer(BlockingTwin[AsyncPullConsumer]):
 
     @property
     def last_error(self) -> str | None:
-        """The last thing that went wrong, if anything did."""
+        """The last error, if there was one."""
         return self._twin.last_error
 
     subscribe = in_loop(AsyncPullConsumer.subscribe)
@@ -210,15 +210,15 @@ class PullConsumer(BlockingTwin[AsyncPullConsumer]):
 
 
 @contextmanager
-def stop_signals(who: Callable[..., object]) -> Iterator[Callable[[], object]]:
-    """Gives a function that waits for SIGINT or SIGTERM. After the first one they do again what
-    they did before, so that a second Ctrl-C ends a program whose end takes too long.
+def stop_signals(caller: Callable[..., object]) -> Iterator[Callable[[], object]]:
+    """Yields a function that waits for SIGINT or SIGTERM. After the first one the old handlers are
+    restored, so that a second Ctrl-C ends a program that takes too long to close.
 
-    Raises BadArgument outside of the main thread; `who` wants to know.
+    Raises BadArgument, which names `caller`, outside of the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         raise BadArgument(
-            f"{who.__name__}() belongs to the main thread, which gets signals; in others use `with`"
+            f"{caller.__name__}() needs the main thread, which gets signals; in others use `with`"
         )
     # Not an event: a handler may run while the thread that waits holds the event's own lock.
     gate = threading.Lock()

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-# Clients that share their connections have to live in one event loop.
+# Clients that share their connections must use the same event loop.
 SharingKey = tuple[str | None, ...]
 
 
@@ -50,13 +50,13 @@ class LoopThread:
         return waiting.result()
 
     def post(self, function: Callable[[], None]) -> None:
-        """The loop calls it soon; nobody waits. Raises NotOpen or UsedAfterFork."""
+        """The loop calls it soon, without a result. Raises NotOpen or UsedAfterFork."""
         self._check_caller()
         with self._lock:
             self._running_loop().call_soon_threadsafe(function)
 
     def call(self, function: Callable[[], T]) -> T:
-        """What a function returns that touches the loop's state, in the loop if there is one."""
+        """The result of a function that uses the loop's state; called in the loop, if it runs."""
         if not self.is_running:
             return function()
 
@@ -67,12 +67,12 @@ class LoopThread:
 
     @contextmanager
     def entered(self, block: AbstractAsyncContextManager[T]) -> Iterator[T]:
-        """A block of the loop, whose inside runs in the thread that calls and raises there."""
+        """An asynchronous context, whose body runs and raises in the calling thread."""
         value = self.run(_awaited(block.__aenter__()))
         try:
             yield value
         except BaseException as error:
-            # What ends this thread must not end the loop's: there the block was cancelled.
+            # An error that ends this thread must not end the loop: there the block is cancelled.
             inside = error if isinstance(error, Exception) else asyncio.CancelledError()
             self.run(_awaited(block.__aexit__(type(inside), inside, inside.__traceback__)))
             raise
@@ -87,17 +87,16 @@ class LoopThread:
                 self._engine = _engine_for(self._what, self._sharing_key, self._process)
 
     def stop(self) -> None:
-        """Returns when the thread has ended, or others go on with it; a second time does
-        nothing."""
+        """Returns when the thread has ended or others still use it; a second time does nothing."""
         with self._lock:
             engine, self._engine = self._engine, None
-        # Without the lock: the loop waits for threads of its own, and one of them may be asking.
+        # Without the lock: the loop waits for its own threads, and one of them may want the lock.
         if engine is not None:
             engine.release()
 
     def _submitted(self, coroutine: Coroutine[Any, Any, T]) -> "_Waiting[T]":
         self._check_caller()
-        # Not between two looks: another thread may be stopping the loop.
+        # Under the lock: another thread may be stopping the loop.
         with self._lock:
             return _Waiting(coroutine, self._running_loop())
 
@@ -108,13 +107,13 @@ class LoopThread:
         return self._engine.loop
 
     def _check_caller(self) -> None:
-        # The thread did not come along into the fork: whoever waited for it would wait for ever.
+        # A fork does not have the thread: waiting for it would never end.
         if current_process_id() != self._process:
             raise UsedAfterFork(self._what, self._process, current_process_id())
-        self._look_at_caller()
+        self._check_loop()
 
-    def _look_at_caller(self) -> None:
-        """Raises BadArgument for one that would wait for itself."""
+    def _check_loop(self) -> None:
+        """Raises BadArgument in the client's own event loop, which would wait for itself."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -128,15 +127,15 @@ class LoopThread:
         if not self._has_warned:
             self._has_warned = True
             log.warning(
-                "the blocking %s is used inside an event loop, which stands still meanwhile: use "
-                "its twin whose name begins with Async",
+                "the blocking %s is called inside an event loop and blocks it: use the twin whose "
+                "name starts with Async",
                 self._what,
             )
 
 
 @final
 class _Engine:
-    """A thread with an event loop, as long as somebody holds it."""
+    """A thread with an event loop, which runs as long as it has an owner."""
 
     def __init__(self, what: str, sharing_key: SharingKey | None) -> None:
         self._sharing_key = sharing_key
@@ -152,7 +151,7 @@ class _Engine:
         is_ready.wait()
 
     def release(self) -> None:
-        """The last one ends the thread, and waits for that."""
+        """The last owner ends the thread, and waits for it."""
         with _engines_lock:
             self.holder_count -= 1
             if self.holder_count:
@@ -175,7 +174,7 @@ _engines_lock: Final = threading.Lock()
 def _engine_for(what: str, sharing_key: SharingKey | None, process_id: int) -> _Engine:
     if sharing_key is None:
         return _Engine(what, None)
-    # What another process made did not come along into the fork.
+    # A fork does not have the threads of its parent.
     key = (*sharing_key, str(process_id))
     with _engines_lock:
         engine = _engines.get(key)

@@ -1,7 +1,7 @@
 """The blocking twins of the producers, and sends that a thread does not wait for.
 
-`submit` returns a future. Threads put what they submit into a line, and the loop is woken once for
-all that stand in it.
+`submit` returns a future. Threads append what they submit to a queue, and the loop is woken once
+for all that is in it.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Producer(BlockingTwin[AsyncProducer]):
     """Sends messages. `AsyncProducer` is the same for asyncio.
 
     One serves a whole program and all of its threads. Every send ends in one of three ways: a
-    receipt, SendFailed (not stored) or SendUnknown (nobody knows). `options` are the members of
+    receipt, SendFailed (not stored) or SendUnknown (may be stored). `options` are the members of
     `ProducerConfig`. Raises BadArgument, and BadAddress for a name server that is not "host:port".
 
     For example:
@@ -108,8 +108,8 @@ class Producer(BlockingTwin[AsyncProducer]):
 class TransactionProducer(BlockingTwin[AsyncTransactionProducer]):
     """Sends messages that consumers see only if something else happened, too.
 
-    A broker keeps the message back while the block runs; it is let go if the block ends well and
-    thrown away if it raises. A broker that hears of neither asks `check`, which has to know the
+    A broker withholds the message while the block runs; it is committed when the block ends and
+    rolled back if it raises. A broker that learns of neither calls `check`, which has to know the
     answer also after a crash; it is called in a thread of its own. `AsyncTransactionProducer` is
     the same for asyncio. `options` are the members of `ProducerConfig`.
 
@@ -143,7 +143,7 @@ class TransactionProducer(BlockingTwin[AsyncTransactionProducer]):
     def transaction(
         self, message: Message, *, timeout_s: float = TIMEOUT_S
     ) -> Iterator[Transaction]:
-        """The block runs in the thread that calls, so it may use what belongs to that."""
+        """The block runs in the calling thread, so it may use objects that belong to it."""
         with self._thread.entered(self._twin.transaction(message, timeout_s=timeout_s)) as entered:
             yield entered
 
@@ -189,9 +189,9 @@ class Submissions:
         self._count = 0
         self._size = 0
         self._has_room = threading.Condition()
-        self._line: deque[_Submission] = deque()
+        self._submitted: deque[_Submission] = deque()
         self._is_woken = False
-        # Nobody else holds them while they run.
+        # The loop has only weak references to running tasks.
         self._tasks: set[asyncio.Task[SendReceipt]] = set()
 
     def submit(self, topic: str, size: int, send: _Send, timeout_s: float) -> Future[SendReceipt]:
@@ -199,25 +199,25 @@ class Submissions:
         self._enter(topic, size, timeout_s)
         future: Future[SendReceipt] = Future()
         submission = _Submission(topic, size, send, future)
-        self._line.append(submission)
+        self._submitted.append(submission)
         if not self._is_woken:
             self._is_woken = True
             try:
-                self._thread.post(self._begin)
+                self._thread.post(self._start_sends)
             except (BadArgument, NotOpen, UsedAfterFork):
                 self._is_woken = False
-                self._line.remove(submission)
+                self._submitted.remove(submission)
                 self._leave(size)
                 raise
         return future
 
-    def _begin(self) -> None:
+    def _start_sends(self) -> None:
         """In the loop."""
-        # Before the line is looked at: whoever comes after the look has to wake it again.
+        # Before the queue is read: a thread that submits after that must wake the loop again.
         self._is_woken = False
         loop = asyncio.get_running_loop()
-        while self._line:
-            submission = self._line.popleft()
+        while self._submitted:
+            submission = self._submitted.popleft()
             if not submission.future.set_running_or_notify_cancel():
                 self._leave(submission.size)
                 continue
@@ -253,5 +253,5 @@ class Submissions:
         with self._has_room:
             self._count -= 1
             self._size -= size
-            # Not one of them: it may be too large for the room there is, and another is not.
+            # All waiting threads: the first one may be too large for the room, and another is not.
             self._has_room.notify_all()

@@ -14,16 +14,16 @@ from roquet.protocol.subscription import Subscription
 @final
 @described_by(AsyncTopicReader)
 class TopicReader(BlockingTwin[AsyncTopicReader]):
-    """Reads topics without a group, and moves nobody's offsets. `AsyncTopicReader` is for asyncio.
+    """Reads topics without a group, and moves no offsets. `AsyncTopicReader` is for asyncio.
 
-    Records come raw, many at a time; while one chunk is looked at, the next ones come. `options`
+    Records are raw, in chunks; while one is processed, the next ones are fetched. `options`
     are the members of `TopicReaderConfig`.
 
     For example:
 
         with TopicReader("127.0.0.1:9876") as reader:
-            for queue, (begin, end) in reader.bounds(reader.queues("orders")).items():
-                for chunk in reader.records(queue, begin, end):
+            for queue, (start, end) in reader.bounds(reader.queues("orders")).items():
+                for chunk in reader.records(queue, start, end):
                     print(queue.queue_id, chunk.count, len(chunk.data))
     """
 

@@ -115,7 +115,7 @@ async def _next(items: AsyncGenerator[Item, None]) -> Item | None:
 def sharing_key(
     name_server: str | None, options: ProducerOptions | MemberOptions
 ) -> SharingKey | None:
-    """None for clients that were given no name: they share nothing."""
+    """None for clients without an instance name: they share nothing."""
     name = options.get("instance_name")
     return None if name is None else (name_server, name, options.get("unit"))
 
@@ -131,7 +131,7 @@ def described_by(twin: type) -> Callable[[C], C]:
         for name, method in vars(blocking).items():
             if name.startswith("_") or not callable(method):
                 continue
-            # Of one made by `blocking` it would be that of the twin.
+            # `wraps` took these from the twin's method.
             method.__module__ = blocking.__module__
             method.__qualname__ = f"{blocking.__qualname__}.{name}"
             if method.__doc__ is None:

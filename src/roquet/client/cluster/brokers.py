@@ -66,7 +66,7 @@ class Brokers:
         """The address of a master. Raises Unreachable."""
         address = self._routes.broker(broker_name).get(MASTER_ID)
         if address is None:
-            raise Unreachable(broker_name, "no name server knows a master of it")
+            raise Unreachable(broker_name, "name servers list no master for it")
         return address
 
     async def committed(self, group: str, queue: QueueRef) -> int | None:

@@ -72,7 +72,7 @@ class Heartbeats:
         if address not in self._kinds:
             await self._beat(address, timeout_s)
         version, language = self._kinds[address]
-        # Ours says it is a 4.9, so that no peer expects 5.x of it, but has timers.
+        # A Roquet broker reports itself as 4.9, so that no peer expects 5.x of it, but has timers.
         return version >= VERSION_5_0_0 or language == OUR_LANGUAGE
 
     async def ensure_registered(self, address: str, timeout_s: float) -> None:

@@ -182,7 +182,7 @@ class Links:
 
     async def _register_everywhere(self) -> None:
         self._finds_all = True
-        if await self._all_masters.look():
+        if await self._all_masters.refresh():
             await self.heartbeats.beat()
         self._services.run(
             "find all brokers",

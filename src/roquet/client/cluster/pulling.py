@@ -154,7 +154,7 @@ class Puller:
             return wanted, addresses[wanted]
         if not addresses:
             self._routes.renew_soon(queue.topic)
-            raise Unreachable(queue.broker_name, "no name server knows an address of it")
+            raise Unreachable(queue.broker_name, "name servers list no address for it")
         # While the master is down, a slave is read.
         return min(addresses.items())
 

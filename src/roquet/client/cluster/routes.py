@@ -1,4 +1,4 @@
-"""Which brokers there are: the route of each topic, and all masters of a cluster.
+"""Finds brokers: the route of each topic, and all masters of a cluster.
 
 Routes are asked for once, cached, and renewed from time to time; while no name server answers, the
 cached ones stay in use. Which queue a message goes to is decided in `producer/queue_choice.py`.
@@ -265,7 +265,7 @@ class AllMasters:
         self._throttled = ThrottledLog(log, now_s)
         self.addresses: frozenset[str] = frozenset()
 
-    async def look(self) -> bool:
+    async def refresh(self) -> bool:
         """False without an answer of a name server: the known addresses stay."""
         try:
             addresses = await self._ask()
@@ -282,7 +282,7 @@ class AllMasters:
         """Runs for ever; asks after each period, sooner while no master is known."""
         while True:
             await asyncio.sleep(period_s if self.addresses else min(_AGAIN_S, period_s))
-            await self.look()
+            await self.refresh()
 
     async def _ask(self) -> frozenset[str]:
         reply = await self._name_servers.call(

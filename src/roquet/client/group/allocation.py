@@ -154,11 +154,11 @@ class MachineRoom:
         if client_id not in client_ids:
             return []
         index = client_ids.index(client_id)
-        ours = [queue for queue in queues if _room_in(queue.broker_name) in self._rooms]
-        size, rest = divmod(len(ours), len(client_ids))
+        shared = [queue for queue in queues if _room_in(queue.broker_name) in self._rooms]
+        size, rest = divmod(len(shared), len(client_ids))
         # Unlike `average`, the rest comes after all the runs.
-        left_over = ours[size * len(client_ids) :]
-        return ours[index * size : (index + 1) * size] + left_over[index:rest][:1]
+        left_over = shared[size * len(client_ids) :]
+        return shared[index * size : (index + 1) * size] + left_over[index:rest][:1]
 
 
 @final

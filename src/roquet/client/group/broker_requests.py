@@ -1,6 +1,6 @@
 """What brokers ask a member of a group: to rebalance, and what operators want of it.
 
-Operators get running information in the words of the Java client, whose tools show it.
+Running information has the names of the Java client, whose tools show it.
 """
 
 import sys
@@ -31,7 +31,7 @@ from roquet.protocol.headers.clients import (
 from roquet.protocol.headers.groups import ConsumersChangedHeader
 from roquet.protocol.headers.offsets import ConsumerStatusHeader, ResetOffsetHeader
 
-# Tools look the version up by its name.
+# Tools find the version by its name.
 _CLIENT_VERSION: Final = "V4_9_8"
 
 
@@ -59,7 +59,7 @@ def members_changed(member: Asked, request: Request[ConsumersChangedHeader]) -> 
 
 
 def reset_offsets(member: Asked, request: Request[ResetOffsetHeader]) -> Reply:
-    """An operator moved the group. Java's pull consumers do not follow; ours do."""
+    """An operator moved the group. Unlike Java's, pull consumers of Roquet follow."""
     _check_group(member, request.header.group)
     for queue, offset in _new_offsets(request.body).items():
         member.move(queue, offset)

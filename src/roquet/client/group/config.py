@@ -64,8 +64,8 @@ class MemberConfig:
     broadcasting: bool = False
     # For a group without offsets; any other resumes at its committed offsets.
     start_from: Start = StartFrom.AUTO
-    # A queue that is added to a topic later is read from its first message. If False, it starts as
-    # `start_from` says, as in Java, and messages sent before it was noticed may be skipped.
+    # A queue that is added to a topic later is read from its first message. If False, it starts at
+    # `start_from`, as in Java, and messages sent before it was noticed may be skipped.
     new_queues_from_first: bool = True
     # Called with each message before it is delivered; what it rejects counts as consumed.
     message_filter: MessageFilter | None = None

@@ -7,7 +7,7 @@ What follows from a pull:
     the queue ends before          go back; buffered messages are pulled again
     no progress                    pause, or the broker is asked without end
     no reply for two minutes       the consumer restarts the queue (`is_stuck`)
-    refused or unreachable         as `recovery_of` says, then the same pull again
+    refused or unreachable         see `recovery_of`; then the same pull again
 """
 
 import asyncio

@@ -463,7 +463,7 @@ def new_tracer(
     credentials: Credentials | None = None,
     tls: TlsConfig | bool = False,
 ) -> Tracer | None:
-    """As the option `trace` says: not at all, into the usual topic, or into one of this name.
+    """The tracer that the option `trace` asks for: none, to the default topic, or to this one.
 
     `owner` is the group that is traced and what it does: "shop-PRODUCE", "billing-CONSUME".
     """

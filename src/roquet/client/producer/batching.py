@@ -32,7 +32,7 @@ BATCH_COUNT_MAX: Final = 65_000
 # Beyond this a larger request of gathered messages saves nothing more.
 GATHERED_SIZE_MAX: Final = 256 * 1024
 _BATCH_PROPERTIES: Final = properties_text({Property.WAIT: "true"})
-# A broker looks for these in messages that come alone.
+# A broker handles these only in messages that are sent alone.
 _NOT_IN_BATCHES: Final = tuple(
     name.encode()
     for name in (
@@ -123,7 +123,7 @@ class Batcher:
                 results = await results_of(sending, len(messages))
             batch.hand_out(results)
         except BaseException:
-            # Cancelled, or a bug of ours: no sender may be left waiting for ever.
+            # Cancelled, or a bug: no sender may be left waiting for ever.
             reason = "the producer was closed meanwhile"
             batch.hand_out([SendUnknown(to.topic, reason) for _ in messages])
             raise

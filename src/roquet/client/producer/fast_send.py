@@ -78,7 +78,7 @@ class _TopicPaths(msgspec.Struct):
 
 
 class FirstAttempt(msgspec.Struct):
-    """On its way. Whoever does not wait for it any more has to end it."""
+    """An attempt in flight. A caller that stops waiting for it must end it."""
 
     queue: QueueRef
     address: str

@@ -75,7 +75,7 @@ class Outgoing(msgspec.Struct, gc=False):
     code: RequestCode
     flag: int = 0
     sys_flag: int = 0
-    # Of messages in a body that somebody else encoded; else they are in `messages`.
+    # Of messages in a body that the program encoded; otherwise they are in `messages`.
     encoded_count: int | None = None
 
     @property
@@ -148,7 +148,7 @@ def _check_properties(message: Message) -> None:
 
 
 def bare_ready(message: Message, message_id: str, config: ProducerConfig) -> Ready:
-    """A message without properties of ours but its id. Raises BadArgument."""
+    """A message whose only property of Roquet is its id. Raises BadArgument."""
     check_message(message, config)
     return Ready(message, message_id, property_text(message, message_id, {}, config.namespace))
 
@@ -235,7 +235,7 @@ def delay_properties(
     if delay is None:
         return {}
     if isinstance(delay, timedelta):
-        # By the broker's clock, which may differ from ours.
+        # By the broker's clock, which may differ from this one.
         delay_ms = delay // _MILLISECOND
         return {Property.TIMER_DELAY_MS: str(delay_ms)} if delay_ms > 0 else {}
     if not isinstance(delay, datetime):

@@ -330,7 +330,7 @@ def _target(message: Message, queue: QueueRef | None, order_key: OrderKey | None
     elif isinstance(order_key, bool) or not isinstance(order_key, str | int):
         raise bad("order_key", "a text or a whole number", order_key)
     if queue is not None and queue.topic != message.topic:
-        raise BadArgument(f"{queue} is no queue of topic {message.topic!r}")
+        raise BadArgument(f"{queue} is not a queue of topic {message.topic!r}")
     return Target(queue, order_key)
 
 
@@ -373,7 +373,7 @@ async def _is_stored(
         await instance.routes.newest(wire_topic, timeout_s)
     address = instance.routes.broker(queue.broker_name).get(MASTER_ID)
     if address is None:
-        raise Unreachable(queue.broker_name, "no name server knows its master")
+        raise Unreachable(queue.broker_name, "name servers list no master for it")
     header = QueryMessageHeader(
         topic=wire_topic,
         key=message_id,

@@ -14,7 +14,7 @@ class SendReceipt(msgspec.Struct, frozen=True, gc=False):
     """The broker has the message, as safely as it is set up to keep messages.
 
     `message_id` was given by the producer and stays the same wherever the message goes;
-    `offset_id` says where it is in the log, for tools.
+    `offset_id` is its position in the log, for tools.
 
     For example:
 

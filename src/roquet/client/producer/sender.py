@@ -392,5 +392,5 @@ def judged(topic: str, errors: Sequence[AttemptFailed]) -> SendError:
 def _master(route: Route, queue: QueueRef) -> str:
     address = route.masters.get(queue.broker_name)
     if address is None:
-        raise ConnectFailed(queue.broker_name, "no name server knows its master")
+        raise ConnectFailed(queue.broker_name, "name servers list no master for it")
     return address

@@ -284,7 +284,7 @@ class TransactionEnds:
             await instance.routes.newest(wire_topic, timeout_s)
         address = instance.routes.broker(broker_name).get(MASTER_ID)
         if address is None:
-            raise Unreachable(broker_name, "no name server knows its master")
+            raise Unreachable(broker_name, "name servers list no master for it")
         if state is TransactionState.UNKNOWN:
             # Apache's brokers do not answer this one.
             await instance.requests.call_oneway(address, _END, header, timeout_s)

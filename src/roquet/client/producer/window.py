@@ -1,4 +1,4 @@
-"""How much may be in flight at once: back-pressure for those who send faster than brokers store."""
+"""Limits what is in flight: back-pressure for programs that send faster than brokers store."""
 
 import asyncio
 from collections import OrderedDict
@@ -68,7 +68,7 @@ class Window:
         while waiting and self.occupancy.has_room(waiting[next(iter(waiting))]):
             may_enter, size = waiting.popitem(last=False)
             if not may_enter.done():
-                # The room is taken here: whoever is woken may run much later.
+                # The room is taken here: the woken task may run much later.
                 self.occupancy.try_enter(size)
                 may_enter.set_result(None)
         self.occupancy.is_watched = bool(waiting) or self._is_empty is not None

@@ -73,7 +73,7 @@ class PullMember:
         """
         await self.membership.open()
         self.membership.instance.services.every(
-            "watch topics", self.config.topic_check_interval_s, self.topic_watch.look
+            "watch topics", self.config.topic_check_interval_s, self.topic_watch.refresh
         )
         has_wishes = bool(self.wishes.topics) or bool(self.wishes.queues)
         await self.membership.join(self, timeout_s, has_wishes=has_wishes)

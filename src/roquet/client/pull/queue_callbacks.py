@@ -1,8 +1,8 @@
 """Functions of a program that a pull consumer calls for queues.
 
 A schedule calls one for each queue the consumer has, again and again: the program decides itself
-what to pull and when to come back; Java calls it scheduled pull. A topic watch tells programs that
-assign queues themselves when a topic has other queues than before.
+what to pull and when to be called again; Java calls it scheduled pull. A topic watch notifies
+programs that assign queues themselves when the queues of a topic change.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class TopicWatch:
         self._listeners[topic] = listener
         return queues
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Called after each period."""
         for topic, listener in [*self._listeners.items()]:
             try:

@@ -99,8 +99,8 @@ class Assignment:
         await self.save()
         if self._locks is not None:
             # No other member may start on a busy queue before its lock expires.
-            ours = [queue for queue in (*self.readers, *self.leaving) if queue not in busy]
-            await self._locks.unlock(ours)
+            idle = [queue for queue in (*self.readers, *self.leaving) if queue not in busy]
+            await self._locks.unlock(idle)
 
     async def keep_locked(self, locks: QueueLocks) -> None:
         """Renews the locks of its queues; runs for ever."""

@@ -22,7 +22,7 @@ _MEGABYTE: Final = 1024 * 1024
 
 @dataclass(slots=True)
 class TopicCounts:
-    """Sums since the consumer was made; counts are of messages, unless the name says of what."""
+    """Sums since the consumer was made; counts are of messages, unless named otherwise."""
 
     pull_count: int = 0  # of pulls that brought messages
     pull_duration_s: float = 0.0

@@ -345,7 +345,7 @@ class ThreadWorkers:
         return None
 
     def _wake_one(self) -> None:
-        # A thread that gets the signal resets the flag and only then looks into the backlog, so
+        # A thread that gets the signal resets the flag and only then reads the backlog, so
         # that nothing put there before is missed. Two that find no flag at the same time send two
         # signals, and one thread finds nothing.
         if not self._is_waking:

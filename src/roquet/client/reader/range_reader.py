@@ -290,9 +290,9 @@ class Picker:
             except (BadExpression, TooLarge) as error:
                 raise BadArgument(f"{subscription.expression!r}: {error}") from None
 
-    def pick(self, records: bytes, begin: int, end: int) -> Picked:
-        """The records with offsets from `begin` to before `end`. Raises BadMessage."""
-        picked = Picked(*pick_records(records, begin, end, self._tags))
+    def pick(self, records: bytes, start: int, end: int) -> Picked:
+        """The records with offsets from `start` to before `end`. Raises BadMessage."""
+        picked = Picked(*pick_records(records, start, end, self._tags))
         if self._matches is None or not picked.record_count:
             return picked
         return self._that_match(picked, self._matches)

@@ -86,7 +86,7 @@ class AsyncTopicReader(AsyncResource):
 
         async with AsyncTopicReader("127.0.0.1:9876") as reader:
             bounds = await reader.bounds(await reader.queues("orders"))
-            print(sum(end - begin for begin, end in bounds.values()))
+            print(sum(end - start for start, end in bounds.values()))
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Message trace: records of what became of messages, sent to a topic for operators to look up.
+"""Message trace: records of what became of messages, sent to a topic for operators.
 
     Pub            timestamp region group topic id tags keys host size ms kind offset-id ok
     SubBefore      timestamp region group request id retries keys
@@ -100,7 +100,7 @@ class SubBeforeRecord(_Record, tag="SubBefore", frozen=True):
 
 
 class SubAfterRecord(_Record, tag="SubAfter", frozen=True):
-    """A listener returned. Old clients do not say how, when and of which group."""
+    """A listener returned. Old clients omit the outcome, the time and the group."""
 
     request_id: str
     message_id: str
@@ -113,7 +113,7 @@ class SubAfterRecord(_Record, tag="SubAfter", frozen=True):
 
 
 class EndTransactionRecord(_Record, tag="EndTransaction", frozen=True):
-    """A broker was told how a transaction ended."""
+    """The end of a transaction was reported to its broker."""
 
     timestamp: int
     region: str | None
@@ -148,7 +148,7 @@ def trace_text(record: TraceRecord) -> str:
 
 
 def parse_traces(text: str) -> Iterator[TraceRecord]:
-    """The records of a trace message; what nobody can read is passed over."""
+    """The records of a trace message; invalid ones are skipped."""
     for line in text.split(_RECORD_END):
         name, *fields = line.split(_FIELD_END)
         kind = _KINDS.get(name)
@@ -163,7 +163,7 @@ def parse_traces(text: str) -> Iterator[TraceRecord]:
 
 
 def _members(kind: type[TraceRecord], fields: Iterable[str]) -> dict[str, str | None]:
-    # Newer clients write more fields behind the known ones.
+    # Newer clients write more fields after the known ones.
     return {
         field.encode_name: None if value == _NULL else value
         for field, value in zip(msgspec.structs.fields(kind), fields, strict=False)
@@ -177,7 +177,7 @@ def _text(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(int(value))  # of an enum, too
-    # No field may end where it should not.
+    # A separator inside a field would cut it.
     return str(value).replace(_FIELD_END, " ").replace(_RECORD_END, " ")
 
 

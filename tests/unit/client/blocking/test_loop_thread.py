@@ -142,7 +142,7 @@ async def test_a_blocking_client_inside_a_loop_warns_once(caplog: pytest.LogCapt
     finally:
         thread.stop()
     (record,) = caplog.records
-    assert "the blocking producer is used inside an event loop" in record.message
+    assert "the blocking producer is called inside an event loop" in record.message
 
 
 def test_who_would_wait_for_itself_is_told() -> None:

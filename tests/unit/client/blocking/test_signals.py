@@ -81,7 +81,7 @@ def test_signals_are_for_the_main_thread() -> None:
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert refused == ["run() belongs to the main thread, which gets signals; in others use `with`"]
+    assert refused == ["run() needs the main thread, which gets signals; in others use `with`"]
 
 
 async def test_nothing_is_run_that_would_do_nothing() -> None:

@@ -659,7 +659,7 @@ async def test_a_message_that_cannot_be_sent_is_refused_before_it_is(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"queue": QueueRef("bills", "a", 0)}, "no queue of topic"),
+        ({"queue": QueueRef("bills", "a", 0)}, "not a queue of topic"),
         ({"queue": QueueRef(TOPIC, "a", 0), "order_key": 1}, "not both"),
         ({"delay_level": 0}, "1 or more, not 0"),
         ({"delay": datetime(2030, 1, 1)}, "time zone"),  # noqa: DTZ001  That is the point.

@@ -47,7 +47,7 @@ async def test_while_no_name_server_answers_nothing_is_told(cluster: LiveCluster
     async with AsyncPullConsumer(cluster.name_server, GROUP) as pulling:
         await pulling.watch_queues(TOPIC, told.append)
         await cluster.stop_names()
-        await pulling._lifecycle.usable().topic_watch.look()
+        await pulling._lifecycle.usable().topic_watch.refresh()
     assert not told
 
 
