@@ -3,7 +3,7 @@
     from roquet import Message, Producer
 
 Everything public is here, and loaded when it is first used, so that importing the package costs
-nothing: clients, their settings, what they give and raise, and the rooms `testing` and `pipeline`.
+nothing: clients, their settings, results and errors, and the packages `testing` and `pipeline`.
 """
 
 from importlib import import_module

@@ -142,7 +142,7 @@ def replace_file(disk: Disk, path: Path, content: bytes, *, backup: Path | None 
 
 
 def is_full(error: OSError) -> bool:
-    """Whether `error` says that the disk, or this user's share of it, is full."""
+    """Whether `error` means that the disk, or this user's quota on it, is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -5,4 +5,4 @@ Each package has its own errors below it, next to the code that raises them.
 
 
 class RoquetError(Exception):
-    """A known failure; the text tells what to do about it."""
+    """A known failure; the text names the remedy."""

@@ -43,7 +43,7 @@ _BUSY_PERCENT: Final = 75
 
 _MAP_LIMIT_PATH: Final = Path("/proc/sys/vm/max_map_count")
 _MAPS_PATH: Final = Path("/proc/self/maps")
-# The default of the kernel, for systems that do not tell.
+# The default of the kernel, for systems that do not report it.
 _MAP_LIMIT_DEFAULT: Final = 65_530
 # A mapping of older Pythons has a descriptor of its own.
 _DESCRIPTORS_PER_MAPPING: Final = 0 if sys.version_info >= (3, 13) else 1
@@ -72,7 +72,7 @@ class DescriptorLimits(msgspec.Struct, frozen=True):
     def may_connect(self, descriptor: int, *, file_count: int, is_local: bool) -> bool:
         """Whether a connection may keep its descriptor, while files have `file_count`.
 
-        The system gives the smallest number that is free, so it says how many are in use.
+        The system gives the smallest free number, so it shows how many are in use.
         """
         beyond = self.last_count if is_local else 0
         return (
@@ -222,7 +222,7 @@ KEPT_FILES: Final = KeptFiles()
 
 
 def is_short_of_descriptors(error: OSError) -> bool:
-    """Whether `error` says that this process, or the system, has too many files open.
+    """Whether `error` means that this process, or the system, has too many files open.
 
     Only opening a file fails so, never reading or writing it: no data is affected.
     """

@@ -1,7 +1,7 @@
-"""What commands and jobs report through: what is waited for, how far it is, what came of it.
+"""Reports of commands and jobs: what they wait for, their progress, their result.
 
 Standard output has the result and nothing else: a table, or with `--json` one JSON object. Standard
-error is for whoever waits: a moving display on a terminal, and a plain line now and then elsewhere.
+error shows progress: a live display on a terminal, and a line from time to time elsewhere.
 Nothing here knows Spark.
 """
 
@@ -24,18 +24,18 @@ from rich.text import Text
 from roquet.errors import RoquetError
 
 FINISHED: Final = 0
-FAILED: Final = 1  # or, for jobs that look for something wrong: found it
+FAILED: Final = 1  # or, for jobs that check something: found an error
 MISUSED: Final = 2
 INTERRUPTED: Final = 130  # as shells have it
 
-# Where nobody watches, a line is a line of some log.
-_PLAIN_LINE_EVERY_S: Final = 5.0
-# Who waits longer wants to know for what.
+# Without a terminal, lines go to a log.
+_LOG_LINE_EVERY_S: Final = 5.0
+# A longer wait is explained.
 _PATIENCE_S: Final = 2.0
 # Lines that do not go to a terminal are not wrapped.
-_PLAIN_WIDTH: Final = 1000
+_LOG_WIDTH: Final = 1000
 
-# Where people say percent, the name ends so.
+# Names of values that are shown in percent end so.
 _RATIO: Final = "_ratio"
 
 # Columns that have a colour.
@@ -55,23 +55,23 @@ class ReportTable(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What came of a job. Names are those of JSON: words joined by underscores."""
+    """The result of a job. Names are those of JSON: words joined by underscores."""
 
     facts: Mapping[str, Fact]
     tables: Sequence[ReportTable] = ()
 
     def to_json(self) -> str:
-        members: dict[str, object] = {name: _plain(value) for name, value in self.facts.items()}
+        members: dict[str, object] = {name: _as_json(value) for name, value in self.facts.items()}
         for table in self.tables:
             members[table.name] = [
-                dict(zip(table.columns, map(_plain, row), strict=True)) for row in table.rows
+                dict(zip(table.columns, map(_as_json, row), strict=True)) for row in table.rows
             ]
         return msgspec.json.encode(members).decode()
 
 
 @final
 class JobProgress:
-    """How far a job is. May be told from any thread, as often as it likes."""
+    """The progress of a job. May be updated from any thread, at any rate."""
 
     def __init__(self, what: str, reporter: "Reporter", live: Progress | None) -> None:
         self._what = what
@@ -79,12 +79,12 @@ class JobProgress:
         self._live = live
         self._task: TaskID | None = None
         self._started_s = time.monotonic()
-        self._told_s: float | None = None
+        self._printed_s: float | None = None
         self._untold: str | None = None
         self._lock = Lock()
 
     def show(self, done: int, total: int | None = None, **facts: Fact) -> None:
-        """`done` of `total` so far; facts are shown behind it by their names."""
+        """`done` of `total` so far; facts are shown after it by their names."""
         elapsed_s = time.monotonic() - self._started_s
         text = progress_text(done, total, self._what, elapsed_s, facts)
         with self._lock:
@@ -93,8 +93,8 @@ class JobProgress:
                 return
             self._untold = text
             now_s = time.monotonic()
-            if self._told_s is None or now_s - self._told_s >= _PLAIN_LINE_EVERY_S:
-                self._told_s = now_s
+            if self._printed_s is None or now_s - self._printed_s >= _LOG_LINE_EVERY_S:
+                self._printed_s = now_s
                 self._tell()
 
     def _show_live(self, done: int, total: int | None, text: str) -> None:
@@ -115,7 +115,7 @@ class JobProgress:
 
 @final
 class LateProgress:
-    """What is quick shows nothing: a display that comes and goes at once only irritates."""
+    """Quick work shows nothing: a display that vanishes at once only irritates."""
 
     def __init__(self, what: str, total: int | None, terminal: Console | None) -> None:
         self._what = what
@@ -145,7 +145,7 @@ class LateProgress:
 
 @final
 class Reporter:
-    """The voice of one job, `command`, which every line to standard error begins with."""
+    """Reports one job; every line to standard error starts with `command`."""
 
     def __init__(self, command: str, *, as_json: bool) -> None:
         self.command = command
@@ -153,18 +153,18 @@ class Reporter:
         self._terminal = Console(file=sys.stderr) if sys.stderr.isatty() else None
 
     def say(self, text: str) -> None:
-        """A line for whoever waits."""
+        """A line on standard error."""
         line = f"{self.command}: {text}"
         if self._terminal is None:
             sys.stderr.write(f"{line}\n")
             sys.stderr.flush()
         else:
-            # Above what moves. Neither wrapped nor coloured: it may be text of others.
+            # Above the live display. Neither wrapped nor coloured: it may be text of others.
             self._terminal.print(Text(line), soft_wrap=True)
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Says what is waited for as long as it takes."""
+        """Shows what is waited for while the block runs."""
         if self._terminal is not None:
             with _kept(self._terminal), _live(self._terminal) as live:
                 live.add_task(f"{what} ...", total=None)
@@ -188,7 +188,7 @@ class Reporter:
 
     @contextmanager
     def late_progress(self, what: str, total: int | None = None) -> Iterator["LateProgress"]:
-        """A bar on a terminal, if it takes so long that somebody wonders; else nothing."""
+        """A bar on a terminal, if it takes long; otherwise nothing."""
         progress = LateProgress(what, total, self._terminal)
         try:
             yield progress
@@ -200,26 +200,26 @@ class Reporter:
         if self._as_json:
             sys.stdout.write(report.to_json() + "\n")
             return
-        # Who says how wide a line may be is obeyed, as on a terminal.
+        # A configured width is obeyed, as on a terminal.
         is_narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
-        console = Console(file=sys.stdout, width=None if is_narrow else _PLAIN_WIDTH)
+        console = Console(file=sys.stdout, width=None if is_narrow else _LOG_WIDTH)
         console.print(report_view(report, console))
 
     def fail(self, reason: str, exit_code: int = FAILED) -> NoReturn:
-        """One line, and the end. Raises SystemExit."""
+        """Prints one line and exits. Raises SystemExit."""
         self.say(" ".join(reason.split()))
         sys.exit(exit_code)
 
     @contextmanager
     def failures_told(self) -> Iterator[None]:
         """What was raised on purpose, or by the system, ends the job with one line."""
-        handler = _SaidByReporter(self)
+        handler = _ReporterHandler(self)
         root = logging.getLogger()
         root.addHandler(handler)
         try:
             yield
         except BrokenPipeError:
-            # Whoever reads the output has seen enough. The caller of all commands ends in silence.
+            # The reader closed the output. The caller of all commands exits without a message.
             raise
         except OSError as error:
             self.fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
@@ -230,8 +230,8 @@ class Reporter:
 
 
 @final
-class _SaidByReporter(logging.Handler):
-    """Warnings of whatever runs, above the moving display and not across it."""
+class _ReporterHandler(logging.Handler):
+    """Logged warnings are printed above the live display and not across it."""
 
     def __init__(self, reporter: Reporter) -> None:
         super().__init__(logging.WARNING)
@@ -264,8 +264,8 @@ def report_view(report: Report, console: Console) -> RenderableType:
         if report.facts or len(report.tables) > 1:
             parts.append(Text(heading(table.name), style="bold"))
         view = _table_view(table)
-        # By itself, a console tells how wide things become when they are squeezed into it.
-        free = console.options.update(max_width=_PLAIN_WIDTH)
+        # By itself, a console reports the width of things squeezed into it.
+        free = console.options.update(max_width=_LOG_WIDTH)
         if console.measure(view, options=free).maximum <= console.width:
             parts.append(view)
         else:
@@ -306,7 +306,7 @@ def _paragraphs(table: ReportTable) -> Iterator[RenderableType]:
 
 
 def _cell_text(name: str, value: Fact) -> Text:
-    """What somebody has to act on is seen first."""
+    """What needs action is coloured."""
     if name == _PROBLEM and value is not None:
         return Text(cell(name, value), style="red")
     style = _SEVERITY_STYLES.get(str(value), "") if name == _SEVERITY else ""
@@ -314,7 +314,7 @@ def _cell_text(name: str, value: Fact) -> Text:
 
 
 def cell(name: str, value: Fact) -> str:
-    """A value as people read it; its name says what it is."""
+    """A value for people; its name decides the format."""
     if isinstance(value, float) and name.endswith(_RATIO):
         return f"{value:.0%}"
     return shown(value)
@@ -341,8 +341,8 @@ def shown(value: Fact) -> str:
             return "".join(each if each.isprintable() else "�" for each in value)
 
 
-def _plain(value: Fact) -> Fact:
-    """As JSON has it. Spark's times are those of this machine and do not say so."""
+def _as_json(value: Fact) -> Fact:
+    """As JSON has it. Spark's times are local ones without a zone."""
     match value:
         case datetime():
             return value.astimezone(UTC)
@@ -353,7 +353,7 @@ def _plain(value: Fact) -> Fact:
 
 
 def _span_text(span: timedelta) -> str:
-    """The two largest units of it, for whoever has to decide whether that is long."""
+    """Its two largest units."""
     seconds = int(span.total_seconds())
     if abs(seconds) < 60:
         return f"{seconds} s"
@@ -373,7 +373,7 @@ def heading(name: str) -> str:
 
 @contextmanager
 def _kept(terminal: Console) -> Iterator[None]:
-    """While Spark starts, what its processes complain into takes the place of standard error."""
+    """Keeps the display on the real standard error, which is replaced while Spark starts."""
     before = terminal.file
     with open(os.dup(before.fileno()), "w", encoding="utf-8") as own:  # noqa: PTH123
         terminal.file = own

@@ -34,7 +34,7 @@ class DamagedState(RoquetError):
 
 
 class StateFileError(RoquetError):
-    """A state file cannot be read or written; `path` says which."""
+    """The state file `path` cannot be read or written."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")

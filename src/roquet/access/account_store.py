@@ -136,7 +136,7 @@ class AccountStore:
                 self._seen = stamps
                 read = await to_its_end(read_accounts, self._paths, self._disk)
             except (BadRules, OSError) as error:
-                log.error("keeping the previous accounts: %s", error)  # noqa: TRY400  It says it all.
+                log.error("keeping the previous accounts: %s", error)  # noqa: TRY400  The text is enough.
                 return
             self._take(read)
             log.info("reloaded %d accounts", len(self.rules.accounts))
@@ -219,7 +219,7 @@ def delete_account(documents: Documents, access_key: str) -> Changed:
 
 
 def trust_addresses(documents: Documents, path: Path, addresses: list[str]) -> Changed:
-    """Raises BadRules for a file that is not one of ours: no request may choose a path."""
+    """Raises BadRules for any other file: no request may choose a path."""
     if path not in documents:
         raise BadRules(None, f"{str(path)[:200]!r} is not a file of accounts of this server")
     return Changed(path, replace(documents[path], global_white_remote_addresses=addresses))

@@ -22,7 +22,7 @@ from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
-# Refusals of Apache's 4.9 start with it, and tools look for it.
+# Refusals of Apache's 4.9 start with it, and tools depend on it.
 _APACHE_PREFIX: Final = "org.apache.rocketmq.acl.common.AclException: "
 _SHOWN_SIZE_MAX: Final = 100
 

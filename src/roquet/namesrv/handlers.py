@@ -67,7 +67,7 @@ def register_broker(server: NameServer, request: Request[RegisterBrokerHeader]) 
     header = request.header
     if header.body_crc32 and zlib.crc32(request.body) & _CRC_MASK != header.body_crc32:
         raise Refused(
-            ResponseCode.SYSTEM_ERROR, "the body does not have the CRC-32 that its header says"
+            ResponseCode.SYSTEM_ERROR, "the CRC-32 of the body differs from that in the header"
         )
     identity = _identity(header)
     registration = read_registration(request.body, request.command.version)

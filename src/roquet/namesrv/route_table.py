@@ -2,14 +2,14 @@
 
     topic -> broker name -> queues
     broker name -> broker id -> address          id 0 is the master
-    (cluster, address) -> last sign of life      what is not refreshed is forgotten
+    (cluster, address) -> last heartbeat         what is not refreshed is removed
 
 A broker is known by its address. When the last address of a broker name is gone, the name
 disappears from its cluster and from all topics; a surviving slave keeps topics readable.
 
 Where masters have epochs, the latest master of a name is remembered for a day after it was lost:
-one that it has succeeded must not take its place just because it comes back first. A master that
-unregisters has left in order, and is forgotten.
+one that it has succeeded must not take its place just because it registers first. A master that
+unregisters is shut down in order, and not remembered.
 """
 
 from collections.abc import Callable, Iterable

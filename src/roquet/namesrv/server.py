@@ -85,8 +85,8 @@ async def serve_names(
             "expire brokers", config.expiry_period_ms / 1000, partial(expire_brokers, server)
         )
         if accounts is not None and guard is not None:
-            looking = accounts.watch
-            services.run("look at accounts", looking, on_failure=OnFailure.RESTART)
+            reloading = accounts.watch
+            services.run("reload accounts", reloading, on_failure=OnFailure.RESTART)
             services.every("count refusals", _TICK_S, guard.tick)
         port = await listener.start(config.host, config.port)
         server.config = replace(config, port=port)

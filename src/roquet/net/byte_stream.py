@@ -70,7 +70,7 @@ class PlainStream:
 
 @final
 class TlsStream:
-    """`side` is ours. Both directions may be used at once, each by one task."""
+    """`side` is the local one. Both directions may be used at once, each by one task."""
 
     def __init__(self, sock: socket.socket, session: TlsSession, side: TlsSide) -> None:
         self._socket = sock
@@ -158,7 +158,7 @@ class Accepted(NamedTuple):
 
 
 async def accept_stream(sock: socket.socket, tls: ServerTls | None) -> Accepted:
-    """For a peer that has connected to us, as its first byte says; without `tls` all are plain.
+    """For a peer that connected to us; its first byte decides. Without `tls` all are plain.
 
     Raises TlsRefused, TlsNotUsable and OSError. The caller closes the socket, and limits the time.
     """

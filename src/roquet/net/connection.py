@@ -170,7 +170,7 @@ class Connection(asyncio.Protocol):
     # Called by owners of requests and calls.
 
     async def call(self, command: Command, timeout_s: float) -> Command:
-        """The response to `command`, whose opaque is ours to choose.
+        """The response to `command`, whose opaque is set here.
 
         Raises CallTimedOut, ConnectionLost or TooManyInFlight.
         """
@@ -416,7 +416,7 @@ class Connection(asyncio.Protocol):
     def _begin_call(
         self, code: int, frame_of: Callable[[int], bytes], timeout_s: float, deadline_s: float
     ) -> PendingCall:
-        call = self._calls.begin(code, timeout_s, deadline_s, self.receive_count)
+        call = self._calls.start(code, timeout_s, deadline_s, self.receive_count)
         try:
             frame = frame_of(call.opaque)
         except BaseException:

@@ -9,7 +9,7 @@ RoquetError
 ├── UnknownHost              the host name of a server has no address
 ├── TlsNotUsable             certificate or key files cannot be used
 ├── TlsRefused               a peer fails the TLS handshake, or may not skip it
-└── NetError                 a call of ours got no response
+└── NetError                 a call got no response
     ├── BadAddress           the text is not "host:port": our caller's fault
     ├── ConnectFailed        no connection: nothing was sent
     ├── ConnectionLost       the outcome is unknown: it may have been carried out

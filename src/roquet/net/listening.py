@@ -146,8 +146,8 @@ def in_turn(ports: Sequence[int]) -> Iterator[int]:
 
     No port is given twice in a process: its first owner may listen later, or restart.
     """
-    begin = random.randrange(len(ports))  # noqa: S311  A port is no secret.
-    return cycle([*ports[begin:], *ports[:begin]])
+    start = random.randrange(len(ports))  # noqa: S311  A port is no secret.
+    return cycle([*ports[start:], *ports[:start]])
 
 
 turns = in_turn(PORTS)

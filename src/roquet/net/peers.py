@@ -125,7 +125,7 @@ class Peers:
         self._deadlines.sweep()
 
     def opened(self, connection: Connection) -> None:
-        """Not yet ours: a dial that is cancelled now is never reported as closed."""
+        """Not registered yet: a dial that is cancelled now is never reported as closed."""
 
     def closed(self, connection: Connection) -> None:
         self._deadlines.discard(connection)

@@ -31,7 +31,7 @@ class PendingCall(msgspec.Struct):
 class PendingCalls:
     """`on_expired` is called once for each call that is past its deadline."""
 
-    __slots__ = ("_look_s", "_loop", "_on_expired", "_opaques", "_timer", "by_opaque")
+    __slots__ = ("_loop", "_on_expired", "_opaques", "_timer", "_timer_s", "by_opaque")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, on_expired: Callable[[PendingCall], None]
@@ -41,12 +41,12 @@ class PendingCalls:
         self._opaques = count()
         self.by_opaque: dict[int, PendingCall] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._look_s = 0.0  # when the timer fires
+        self._timer_s = 0.0  # when the timer fires
 
     def next_opaque(self) -> int:
         return next(self._opaques) & _OPAQUE_MASK
 
-    def begin(
+    def start(
         self, code: int, timeout_s: float, deadline_s: float, receive_count: int
     ) -> PendingCall:
         """`deadline_s` is in the time of the loop."""
@@ -77,11 +77,11 @@ class PendingCalls:
 
     def _look_at(self, deadline_s: float) -> None:
         if self._timer is not None:
-            if self._look_s <= deadline_s:
+            if self._timer_s <= deadline_s:
                 return
             self._timer.cancel()
         self._timer = self._loop.call_at(deadline_s, self._expire)
-        self._look_s = deadline_s
+        self._timer_s = deadline_s
 
     def _expire(self) -> None:
         self._timer = None

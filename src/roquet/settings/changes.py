@@ -8,7 +8,7 @@ is why the configured value is stored with each change. To drop all changes, sto
 remove the file.
 
 Apache writes changes into the file that the server was started with. We leave the operator's file
-alone: it may be shared, kept under version control or not be ours to write.
+alone: it may be shared, kept under version control or read-only.
 """
 
 import logging

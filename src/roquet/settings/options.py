@@ -11,12 +11,12 @@
 An `Option` has a name, a kind, and the attribute of the value object that holds it, which also has
 its default. `meaning` and `default` are for manuals, and for formats that build their value objects
 from declarations. An `OptionKind` parses a text without blanks around it, raises ValueError, and
-says in `expected` what is allowed; `Option.parse` turns that into a ConfigError, which names the
-option, the text and what is allowed. A ValueError with a message of its own says more than
-`expected`. Kinds that only one package needs are declared there.
+describes in `expected` what is allowed; `Option.parse` turns that into a ConfigError, which names
+the option, the text and what is allowed. A ValueError with a message replaces `expected`. Kinds
+that only one package needs are declared there.
 
-Options that Apache has and this server does not support are refused, never skipped: whoever sets
-`authenticationEnabled=true` relies on it, and would overlook a warning among others.
+Options that Apache has and this server does not support are refused, never skipped: an operator who
+sets `authenticationEnabled=true` relies on it, and would overlook a warning among others.
 """
 
 import re

@@ -15,16 +15,16 @@ class Held:
         self.loop = asyncio.get_running_loop()
         self.calls = PendingCalls(self.loop, self.expired.append)
 
-    def begin(self, timeout_s: float = 10) -> PendingCall:
+    def start(self, timeout_s: float = 10) -> PendingCall:
         return self.begin_until(self.loop.time() + timeout_s)
 
     def begin_until(self, deadline_s: float) -> PendingCall:
-        return self.calls.begin(10, 10, deadline_s, 0)
+        return self.calls.start(10, 10, deadline_s, 0)
 
 
 async def test_a_response_finds_its_call_whatever_the_order() -> None:
     held = Held()
-    first, second = held.begin(), held.begin()
+    first, second = held.start(), held.start()
     assert first.opaque != second.opaque
     assert held.calls.accept(Command(0, second.opaque, remark="second"))
     assert held.calls.accept(Command(0, first.opaque, remark="first"))
@@ -35,7 +35,7 @@ async def test_a_response_finds_its_call_whatever_the_order() -> None:
 
 async def test_a_response_is_accepted_once() -> None:
     held = Held()
-    call = held.begin()
+    call = held.start()
     assert held.calls.accept(Command(0, call.opaque))
     assert not held.calls.accept(Command(0, call.opaque))
     assert not held.calls.accept(Command(0, 12345))
@@ -60,12 +60,12 @@ async def test_calls_expire_in_the_order_of_their_deadlines(apart_s: float) -> N
 
 async def test_all_fail_together_and_nothing_expires_later() -> None:
     held = Held()
-    call, answered = held.begin(0.01), held.begin(0.01)
+    call, answered = held.start(0.01), held.start(0.01)
     answered.response.set_result(Command(0))
     held.calls.fail_all(lambda: OSError("gone"))
     with pytest.raises(OSError, match="gone"):
         await call.response
     other = Held()
-    other.begin(0.02)
+    other.start(0.02)
     await eventually(lambda: other.expired)
     assert held.expired == []

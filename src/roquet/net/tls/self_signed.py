@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _LIFETIME: Final = timedelta(days=3650)
-# Clocks of other machines may be behind.
+# Clocks of other machines may be slow.
 _BACKDATED: Final = timedelta(days=1)
 _ALWAYS: Final = ("localhost", "127.0.0.1", "::1")
 

@@ -109,7 +109,7 @@ def _check(tls: TlsSettings) -> None:
         )
 
 
-# The file where Apache looks for more of them, and the option that names another.
+# The file where Apache reads more of them, and the option that names another.
 FILE_DEFAULT: Final = Path("/etc/rocketmq/tls.properties")
 FILE_KEY: Final = "tls.config.file"
 
