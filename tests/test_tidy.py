@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 
 # Goals of the style guide, reported only; and what no reason excuses.
 FILE_LINES_GOAL, FILE_LINES_MAX = 500, 1000
+MODULE_LINES_MIN, MODULE_LINES_MAX = 60, 600
 FUNCTION_LINES_GOAL, FUNCTION_LINES_MAX = 60, 120
 
 # A handler must not end its connection, a background task must not end in silence, nobody knows
@@ -378,6 +379,68 @@ def test_files_and_functions_have_a_readable_size(
             log.warning("%s has %d lines, the goal is %d", what, size, goal)
             record_property("over the goal", f"{what}: {size}")
     assert not [what for what, size, _, limit in sizes if size > limit]
+
+
+# Modules of fewer lines that only one other module imports, and why they stand alone.
+SMALL_FOR_A_REASON = {
+    "src/roquet/cli/completion.py": "a command: only a shell that asks for it loads it",
+    "src/roquet/cli/version.py": "loaded by --version alone: it starts git in a checkout",
+}
+
+
+def module_of(name: str) -> str:
+    parts = Path(name).with_suffix("").parts[1:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_by(sources: Mapping[str, Source]) -> dict[str, set[str]]:
+    """The files that import a module, by its name; a name in a text counts, too: commands are
+    loaded that way."""
+    importers: dict[str, set[str]] = defaultdict(set)
+    for file, source in sources.items():
+        for node in source.nodes:
+            match node:
+                case ast.Import(names):
+                    found = [alias.name for alias in names]
+                case ast.ImportFrom(module=str() as module, names=names):
+                    found = [module, *(f"{module}.{alias.name}" for alias in names)]
+                case ast.Constant(value=str() as text):
+                    found = [text]
+                case _:
+                    continue
+            for each in found:
+                importers[each].add(file)
+    return importers
+
+
+def fragments(sources: Mapping[str, Source]) -> list[str]:
+    importers = imported_by(sources)
+    return [
+        name
+        for name, source in sources.items()
+        if len(source.lines) < MODULE_LINES_MIN
+        and not name.endswith("__init__.py")
+        and len(importers[module_of(name)]) < 2
+    ]
+
+
+def test_a_small_module_has_two_importers_or_a_reason() -> None:
+    sources = {name: source_of(name) for name in tracked() if is_source(name)}
+    assert set(fragments(sources)) == SMALL_FOR_A_REASON.keys()
+
+
+def test_no_module_is_two_modules() -> None:
+    sources = {name: source_of(name) for name in tracked() if is_source(name)}
+    assert not [name for name, each in sources.items() if len(each.lines) > MODULE_LINES_MAX]
+
+
+def test_a_fragment_is_seen() -> None:
+    sources = {
+        "src/roquet/net/loop.py": Source("from roquet.net.threads import run"),
+        "src/roquet/net/threads.py": Source("def run(): ..."),
+        "src/roquet/net/service.py": Source("x = 1\n" * MODULE_LINES_MIN),
+    }
+    assert fragments(sources) == ["src/roquet/net/loop.py", "src/roquet/net/threads.py"]
 
 
 COMPILED_SHARE_MAX = 0.2

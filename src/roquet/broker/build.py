@@ -201,9 +201,7 @@ def build_broker(
         replication=replication,
         store_host=_store_host(config),
         cluster_property=f"{Property.CLUSTER}\x01{config.cluster_name}".encode(),
-        send_reply=SendReplyTemplate(
-            _store_host(config), config.region_id, is_traced=config.trace_on
-        ),
+        send_reply=_send_reply(config),
     )
     _subscribe(events, broker)
     return broker
@@ -286,6 +284,10 @@ def _peers(tls: ServerTls, clock: Clock, stack: AsyncExitStack) -> Peers:
     peers = Peers(Router(None, ()), clock, tls=tls.outgoing)
     stack.push_async_callback(peers.close)
     return peers
+
+
+def _send_reply(config: BrokerConfig) -> SendReplyTemplate:
+    return SendReplyTemplate(_store_host(config), config.region_id, is_traced=config.trace_on)
 
 
 def _form(config: BrokerConfig) -> RecordForm:
