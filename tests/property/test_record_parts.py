@@ -22,7 +22,7 @@ from roquet.protocol.messages.record import (
     peek_record,
 )
 from roquet.protocol.messages.record_reading import LazyRecord
-from roquet.protocol.messages.redelivery import usual_redelivery
+from roquet.protocol.messages.redelivery import common_redelivery
 from roquet.store.consume_queue import pack_entry
 from roquet.store.keys.key_scan import scan_keys
 from roquet.store.reading.gathering import Gathering
@@ -49,7 +49,7 @@ def gathered(record: bytes, *, is_verified: bool) -> bool:
         mapping[: len(record)] = record
         entry = pack_entry(0, len(record), 0)
         gathering = Gathering(QueueReadLimits(1, 1 << 20), entry, QUEUE_OFFSET, QUEUE)
-        return gathering.take_usual(
+        return gathering.take_common(
             mapping,
             0,
             len(record),
@@ -67,13 +67,13 @@ def has_body(record: bytes) -> bool:
 
 
 Reader = Callable[[bytes], bool]
-# Of the usual kind alone, and of every kind.
+# Of the common layout alone, and of every kind.
 USUAL_READERS: dict[str, Reader] = {
     "heads": lambda record: bool(scan_heads(record, 0, 0, len(record), 1 << 20)[0]),
     "runs": lambda record: bool(scan_runs(record, 0, 0, len(record), 1 << 20)[0]),
     "pull": lambda record: gathered(record, is_verified=True),
     "first pull": lambda record: gathered(record, is_verified=False),
-    "redelivery": lambda record: usual_redelivery(record, True) is not None,
+    "redelivery": lambda record: common_redelivery(record, True) is not None,
 }
 READERS: dict[str, Reader] = {
     "keys": lambda record: not scan_keys(record, 0, [0], True)[1],

@@ -6,7 +6,7 @@ from roquet.broker.delays.delivering import any_redelivery
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.host import pack_host
 from roquet.protocol.messages.drafts import RecordDraft
-from roquet.protocol.messages.redelivery import usual_redelivery
+from roquet.protocol.messages.redelivery import common_redelivery
 from tests.support.records import PLAIN_DRAFT, changed, record_of
 
 HOSTS = st.sampled_from((pack_host("10.0.0.1", 1), pack_host("::1", 1)))
@@ -32,7 +32,7 @@ WAITING = b"REAL_TOPIC\x01orders\x02REAL_QID\x017"
 def draft_by(way: str, record: bytes, *, has_checksum: bool) -> RecordDraft | None:
     try:
         if way == "quick":
-            return usual_redelivery(record, has_checksum)
+            return common_redelivery(record, has_checksum)
         return any_redelivery(record, has_checksum=has_checksum)
     except ProtocolError:
         return None
@@ -74,7 +74,7 @@ def test_both_ways_make_the_same_message(
     assert_agreement(record_of(draft), has_checksum=has_checksum)
 
 
-def test_the_usual_message_takes_the_quick_way() -> None:
+def test_a_message_of_the_common_layout_takes_the_fast_path() -> None:
     for has_checksum in (False, True):
         draft = changed(PLAIN_DRAFT, properties=WAITING, has_checksum=has_checksum)
         assert assert_agreement(record_of(draft), has_checksum=True)

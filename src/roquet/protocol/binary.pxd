@@ -12,7 +12,7 @@ cdef extern from "roquet/protocol/crc32.h":
 
 
 cdef struct Span:
-    # Bytes that lie somewhere; nobody owns them here.
+    # Bytes that are owned elsewhere.
     const uint8_t* start
     Py_ssize_t size
 

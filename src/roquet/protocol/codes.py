@@ -272,5 +272,5 @@ VERSION_3_4_9: Final = 121  # maxReconsumeTimes is obeyed from here
 VERSION_4_9_3: Final = 399  # last client that leaves `_UNIQUE_KEY_QUERY` out of its signature
 VERSION_4_9_4: Final = 401  # routes are strict JSON from here
 VERSION_5_0_0: Final = 413  # compressed registration has one more section from here
-# What we say we are: the newest 4.9, so that no peer assumes 5.x features.
+# The version we report: the newest 4.9, so that no peer assumes 5.x features.
 VERSION_OURS: Final = 409

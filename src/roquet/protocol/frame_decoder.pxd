@@ -1,5 +1,5 @@
 cdef class WholeFrames:
     cdef readonly bytes data
-    # Of the frame that comes next, and of the byte behind the last one.
+    # Of the next frame, and of the byte after the last one.
     cdef public Py_ssize_t position
     cdef readonly Py_ssize_t end

@@ -19,9 +19,9 @@ cdef object _new_frame = tuple.__new__
 
 @cython.final
 cdef class WholeFrames:
-    """Frames that lie one behind the other, cut one by one as they are asked for.
+    """Consecutive frames, cut one by one as they are asked for.
 
-    Whoever answers some of them where they lie moves `position` to the frame that comes next.
+    A caller that answers some of them in place moves `position` to the next frame.
     """
 
     def __iter__(self):
@@ -50,7 +50,7 @@ cdef class FrameDecoder:
 
     cdef int64_t _frame_size_max, _header_size_max
     cdef list _parts
-    # Bytes of a frame that has begun but not ended.
+    # Bytes of a frame that is not complete yet.
     cdef readonly Py_ssize_t pending_size
     # Nothing can be decided before this many bytes of the first unfinished frame are there.
     cdef Py_ssize_t _wanted_size

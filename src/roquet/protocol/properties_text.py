@@ -49,7 +49,7 @@ def write_properties_text(entries: Mapping[str, str]) -> bytes:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines that say something, with those joined that a backslash continues."""
+    """Lines with content, with those joined that a backslash continues."""
     parts: list[str] = []
     for natural_line in _LINE_END.split(text):
         line = natural_line.lstrip(_BLANKS)

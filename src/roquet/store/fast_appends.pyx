@@ -63,7 +63,7 @@ cdef class FastAppends:
         int64_t store_timestamp,
         int64_t* physical_offsets,
     ) except -1:
-        """Store `items`, all or none, and set their offsets; False without room: nothing changed."""
+        """Store `items`, all or none, and set their offsets; False without space: no change."""
         cdef LogCursor log = self.log
         cdef int64_t physical_offset = log.end
         cdef int64_t size = 0

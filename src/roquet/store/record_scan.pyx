@@ -1,12 +1,12 @@
 # cython: boundscheck=False, wraparound=False
-"""Consecutive records of the usual kind, each one checked: one loop, four results.
+"""Consecutive records of the common layout, each one checked: one loop, four results.
 
     scan_heads   the fields of each record
     scan_runs    entries for the queues
     scan_places  where each record starts
     scan_whole   how far they go, for callers that take them as bytes
 
-The usual ones have magic V1 and short addresses, which is how `record.py` draws them. All
+Those have magic V1 and short addresses, which is how `record.py` draws them. All
 functions stop before any other record and leave it to Python, which knows all kinds.
 """
 
@@ -25,7 +25,7 @@ from roquet.protocol.binary cimport (
     uint8_t,
     uint64_t,
 )
-from roquet.protocol.messages.property_text cimport begins_with
+from roquet.protocol.messages.property_text cimport starts_with
 from roquet.protocol.messages.record_layout cimport (
     CHECKSUM_MARK_SIZE,
     CHECKSUM_SIZE,
@@ -39,10 +39,10 @@ from roquet.protocol.messages.record_parts cimport (
     RecordParts,
     checksum_mark,
     ends_in_checksum,
+    has_common_layout,
     has_right_body,
     has_right_checksum,
     has_right_digits,
-    is_usual,
     locate_record,
     store_timestamp_of,
 )
@@ -113,7 +113,7 @@ def scan_heads(
     `base` is the physical offset of byte 0. Where a record must have a checksum, one without is
     damaged, unless its properties left no room for it. Returns the fields of a
     `LogRecord` for each, where the scan stopped, and why: None if it reached the end or the
-    maximum, or if the next record is not of the usual kind.
+    maximum, or if the next record is not of the common layout.
     """
     cdef Py_ssize_t start = position
     cdef Py_buffer view
@@ -278,7 +278,7 @@ cdef Verdict _measure(
 ) noexcept:
     """Whether it lies where it claims to and its sizes add up. The smallest record fits there."""
     cdef const uint8_t* start = data + position
-    if not is_usual(start):
+    if not has_common_layout(start):
         return ODD
     if get_int64(start + PHYSICAL_OFFSET_AT) != base + position:
         return ELSEWHERE
@@ -290,7 +290,7 @@ cdef Verdict _measure(
 cdef Verdict _check_sums(
     const RecordParts* record, Py_ssize_t position, bint must_have_checksum
 ) noexcept:
-    """What the checksums say of a record whose sizes add up."""
+    """The result of the checksums of a record whose sizes add up."""
     if ends_in_checksum(record):
         # It covers the body, so the CRC of the body is not computed.
         return GOOD if has_right_checksum(record) else BROKEN_CHECKSUM
@@ -307,7 +307,7 @@ cdef bint _has_lost_checksum(const RecordParts* record, Py_ssize_t position) noe
     cdef Py_ssize_t last_written, index
     if tail.size > CHECKSUM_SIZE:
         tail = Span(record.start + record.size - CHECKSUM_SIZE, CHECKSUM_SIZE)
-    if begins_with(tail, checksum_mark()):
+    if starts_with(tail, checksum_mark()):
         # Too short for one; or what set it apart from the property before it is gone.
         return tail.start != record.properties.start
     last_written = min(
@@ -325,7 +325,7 @@ cdef bint _has_lost_checksum(const RecordParts* record, Py_ssize_t position) noe
 
 
 cdef inline bint _is_delayed(const RecordParts* record) noexcept:
-    return record.topic.size == _SCHEDULE_TOPIC_SIZE and begins_with(
+    return record.topic.size == _SCHEDULE_TOPIC_SIZE and starts_with(
         record.topic, b"SCHEDULE_TOPIC_XXXX"
     )
 
@@ -360,7 +360,7 @@ cdef Py_ssize_t _run_of(Runs* found, const RecordParts* record) noexcept:
     cdef int64_t queue_offset = get_int64(record.start + QUEUE_OFFSET_AT)
     cdef Py_ssize_t step, index
     cdef Run* run
-    # Queues tend to take turns, so the search begins after the last one found.
+    # Queues tend to take turns, so the search starts after the last one found.
     for step in range(1, found.count + 1):
         index = found.last_found + step
         if index >= found.count:

@@ -19,7 +19,7 @@ from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX
 from roquet.protocol.messages.record import CHECKSUM_SIZE, read_record
 from roquet.protocol.messages.record_batches import DraftBatch
-from roquet.protocol.messages.redelivery import usual_redelivery
+from roquet.protocol.messages.redelivery import common_redelivery
 from roquet.protocol.names import CLOSED_TOPICS
 from roquet.store.dispatch import value_of
 from roquet.throttled_log import ThrottledLog
@@ -106,9 +106,9 @@ def _append_all(broker: Broker, topic: str, drafts: Sequence[RecordDraft]) -> No
 
 def redelivery(record: bytes, *, has_checksum: bool) -> RecordDraft:
     """The message of a record as it was, but for its place. Raises BadMessage."""
-    usual = usual_redelivery(record, has_checksum)
-    if usual is not None and usual.topic not in _CLOSED_TOPICS:
-        return usual
+    common = common_redelivery(record, has_checksum)
+    if common is not None and common.topic not in _CLOSED_TOPICS:
+        return common
     return any_redelivery(record, has_checksum=has_checksum)
 
 

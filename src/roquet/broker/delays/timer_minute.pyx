@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False
 """A minute of the timer wheel, taken apart into seconds.
 
-A million messages may be due in one minute, and nobody is served while they are sorted.
-How they are packed is said in `timer_wheel.py`.
+A million messages may be due in one minute, and no request is served while they are
+sorted. `timer_wheel.py` describes how they are packed.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -11,7 +11,7 @@ from libc.string cimport memset
 
 cdef enum:
     _SECOND_SHIFT = 57
-    _SECOND_COUNT = 128  # as many as the bits of a second can say
+    _SECOND_COUNT = 128  # as many as the bits of a second can hold
 
 
 def split_minute(bytes packed not None):

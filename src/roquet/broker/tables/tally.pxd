@@ -3,7 +3,7 @@ from roquet.protocol.binary cimport int64_t
 
 cdef class Tally:
     cdef public int64_t count, size, times
-    # Nobody reads it any more: ask for another.
+    # It is not read any more: ask for another.
     cdef public bint is_forgotten
 
     cpdef int add(self, int64_t count, int64_t size) except -1

@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False
-"""What is done for each message of a batch, compiled: made ready, added, counted, written, receipted.
+"""The work for each message of a batch, compiled: made ready, added, counted, written, receipted.
 
-The decisions are made elsewhere, once for all messages: what a message says in `outgoing.py`, when
-a batch is opened, full and sent in `batching.py`. Whatever leaves something to decide is left to
-them: a message with more than a body, one that would open a batch, one that would fill it.
+The decisions are made elsewhere, once for all messages: the content of a message in `outgoing.py`,
+when a batch is opened, full and sent in `batching.py`. Whatever leaves something to decide is
+left to them: a message with more than a body, one that would open a batch, one that would fill it.
 """
 
 cimport cython
@@ -80,7 +80,7 @@ cdef class Occupancy:
     """
 
     cdef readonly Py_ssize_t count, size
-    # Whoever leaves has to call `Window.let_in`, because others wait for that.
+    # If set, `leave` is followed by `Window.let_in`, because others wait for space.
     cdef public bint is_watched
     cdef Py_ssize_t _count_max, _size_max
 
@@ -97,7 +97,7 @@ cdef class Occupancy:
         )
 
     cpdef bint try_enter(self, Py_ssize_t size) noexcept:
-        """Whether there was room, which is taken then."""
+        """Whether there was space, which is taken then."""
         if not self.has_room(size):
             return False
         self.count += 1
@@ -185,7 +185,7 @@ cdef class FastMessages:
         cdef Py_ssize_t size = PyBytes_GET_SIZE(body)
         if not 0 < size <= self._body_size_max:
             return -1
-        # What is empty in another way than usual is judged by `outgoing.py`.
+        # `outgoing.py` handles every other way to be empty.
         if (
             message.tags is not None
             or message.keys is not _NO_KEYS
@@ -237,7 +237,7 @@ cdef class FastBatching:
         self._new_future = loop.create_future
 
     def add(self, message, double timeout_s):
-        """The receipt to come, or a SendError; whoever awaits it calls `leave` afterwards.
+        """The receipt to come, or a SendError; the caller that awaits it calls `leave` afterwards.
 
         None if there is anything to decide: then nothing was done. Raises as `Lifecycle.usable`.
         """

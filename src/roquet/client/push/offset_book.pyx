@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False
 """Messages of one queue that were taken and are not finished: the book that commits look into.
 
-Messages finish in any order. A group that starts again begins at the committed offset, so that
-must not pass any message which is not finished:
+Messages finish in any order. A returning group resumes at the committed offset, so that must not
+pass any message which is not finished:
 
     added        5   6   7  10  11     the broker filtered 8 and 9 out
     finished     5       7  10

@@ -23,7 +23,7 @@ cdef enum:
 
 
 def encode_batch(items):
-    """Of items, or plain tuples of the same. Raises TooLarge for properties that do not fit, and
+    """Of items, or tuples of the same. Raises TooLarge for properties that do not fit, and
     BadMessage for numbers that do not."""
     cdef BatchBody batch = BatchBody()
     for flag, body, properties in items:

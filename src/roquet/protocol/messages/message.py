@@ -38,7 +38,7 @@ class Property:
     MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
     DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
     DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
-    # What our consumers say of a message that they gave up.
+    # Added by our consumers to a message that they gave up.
     DEAD_REASON: Final = "DEAD_LETTER_REASON"
     DEAD_ERROR: Final = "DEAD_LETTER_ERROR"
     DEAD_TRIES: Final = "DEAD_LETTER_TRIES"

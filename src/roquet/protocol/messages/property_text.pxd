@@ -25,13 +25,13 @@ cdef inline bint next_property(Span* rest, Span* property) noexcept nogil:
     return True
 
 
-cdef inline bint begins_with(Span text, const char* start) noexcept nogil:
+cdef inline bint starts_with(Span text, const char* start) noexcept nogil:
     return text.size >= <Py_ssize_t>strlen(start) and not memcmp(text.start, start, strlen(start))
 
 
 cdef inline bint note_value(Span property, const char* mark, Span* value) noexcept nogil:
     """Whether the property has this name; then its value is noted, unless it has none."""
-    if not begins_with(property, mark):
+    if not starts_with(property, mark):
         return False
     if property.size > <Py_ssize_t>strlen(mark):
         value.start = property.start + strlen(mark)

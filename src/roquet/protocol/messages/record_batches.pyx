@@ -4,7 +4,7 @@
     SentBatch(common, body)    came in one send: they differ in flag, body and properties
     DraftBatch(drafts)         each has a history of its own: when and where it was born
 
-Both write all their records one after another, and say what the queue has to know.
+Both write all their records one after another, and return what the queue has to know.
 """
 
 cimport cython
@@ -108,7 +108,7 @@ cdef class SentBatch:
         """How many messages there are; all sizes are checked."""
         cdef Py_ssize_t count = count_items(span_of(self.body))
         if count < 0 or count > BATCH_COUNT_MAX:
-            split_batch(self.body)  # Says what is wrong.
+            split_batch(self.body)  # Raises with the reason.
             raise AssertionError("a batch that only one of two readers refuses")
         return count
 

@@ -1,7 +1,7 @@
 """Reading the record that `record.py` draws, for all compiled code that does.
 
     locate_record        where its parts lie, once its sizes are known to add up
-    is_usual             magic V1 and short hosts: every member lies where its number says
+    has_common_layout    magic V1 and short hosts: every member lies where its number says
     has_right_body       whether the CRC of its body is right
     ends_in_checksum     whether it claims to have a checksum of its own
     has_right_checksum   whether the one that it ends in is right
@@ -39,12 +39,12 @@ cdef struct RecordParts:
 
 
 cdef inline Py_ssize_t topic_size_width(int32_t magic) noexcept nogil:
-    """How many bytes say how long the topic is."""
+    """The width of the field with the size of the topic."""
     return 1 if magic == layout.MAGIC_V1 else 2
 
 
 cdef inline Py_ssize_t fitting_size(const uint8_t* start, Py_ssize_t room) noexcept nogil:
-    """How long the record that begins there claims to be; 0 if that is no size, or no room."""
+    """The size that the record at `start` claims; 0 if that is no size, or does not fit."""
     cdef Py_ssize_t size
     if room < layout.RECORD_SIZE_MIN:
         return 0
@@ -57,7 +57,7 @@ cdef inline bint locate_record(
 ) noexcept nogil:
     """Whether a record lies in the first of `room` bytes, and its parts add up to its size.
 
-    If not, nothing can be said of `record`. Each size is compared with the bytes that are left
+    If not, `record` is undefined. Each size is compared with the bytes that are left
     before anything after it is read; what is left in the end is the properties.
     """
     cdef const uint8_t* shifted = start
@@ -104,7 +104,7 @@ cdef inline int64_t store_timestamp_of(const RecordParts* record) noexcept nogil
     return get_int64(record.store_host.start - layout.STORE_HOST_AT + layout.STORE_TIMESTAMP_AT)
 
 
-cdef inline bint is_usual(const uint8_t* start) noexcept nogil:
+cdef inline bint has_common_layout(const uint8_t* start) noexcept nogil:
     """There are as many bytes as the smallest record has."""
     return (
         get_int32(start + layout.MAGIC_AT) == layout.MAGIC_V1
@@ -144,7 +144,7 @@ cdef inline bint has_right_digits(const RecordParts* record) noexcept nogil:
     cdef const uint8_t* digit = end
     cdef uint64_t checksum = 0
     # The least significant one comes first. Most records that have no checksum do not end in
-    # digits: nobody has to look at the rest of them.
+    # digits: the rest of them is not read.
     while digit > end - layout.CHECKSUM_DIGITS:
         digit -= 1
         if not c"0" <= digit[0] <= c"9":
@@ -154,7 +154,7 @@ cdef inline bint has_right_digits(const RecordParts* record) noexcept nogil:
 
 
 cdef inline uint8_t* put_checksum(uint8_t* at, const uint8_t* start) noexcept nogil:
-    """Write the checksum of a record that begins at `start` and has no other property to come."""
+    """Write the checksum of a record that starts at `start` and has no other property to come."""
     cdef uint32_t checksum = crc31(start, at - start)
     cdef int index
     memcpy(at, checksum_mark(), layout.CHECKSUM_MARK_SIZE)

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Records of a pull reply, cut apart at once and read when somebody looks.
+"""Records of a pull reply, cut apart at once and decoded on first access.
 
 How a record is laid out is drawn in `record.py`.
 """
@@ -64,13 +64,13 @@ cdef class LazyRecord:
     def body(self):
         """Decompressed."""
         if self.known_body is None:
-            self.known_body = self._plain_body()
+            self.known_body = self._uncompressed_body()
             if self.known_body is None:
                 self.known_body = self.record.decompressed_body()
         return self.known_body
 
-    cdef bytes _plain_body(self):
-        """None if it is compressed, or nonsense: then it takes `read_record`."""
+    cdef bytes _uncompressed_body(self):
+        """None if it is compressed or invalid: then it takes `read_record`."""
         cdef Span buffer
         cdef RecordParts record
         if self.buffer is None:

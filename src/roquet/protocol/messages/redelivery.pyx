@@ -19,8 +19,8 @@ from roquet.protocol.messages.record_layout cimport (
 from roquet.protocol.messages.record_parts cimport (
     RecordParts,
     ends_in_checksum,
+    has_common_layout,
     has_right_body,
-    is_usual,
     locate_record,
 )
 
@@ -29,14 +29,14 @@ cdef enum:
     _ASCII_MAX = 127
 
 
-def usual_redelivery(bytes waiting not None, bint has_checksum):
-    """The message as it was but for its place; None if anything about the record is unusual."""
+def common_redelivery(bytes waiting not None, bint has_checksum):
+    """The message as it was but for its place; None if anything about it is uncommon."""
     cdef Span given = span_of(waiting)
     cdef RecordParts record
     if (
         not locate_record(given.start, given.size, &record)
         or record.size != given.size
-        or not is_usual(given.start)
+        or not has_common_layout(given.start)
         or not has_right_body(&record)
     ):
         return None
@@ -58,7 +58,7 @@ def usual_redelivery(bytes waiting not None, bint has_checksum):
     draft.topic = topic
     draft.properties = bytes_of(record.properties)
     draft.reconsume_times = get_int32(record.start + RECONSUME_TIMES_AT)
-    # Whoever stored it may have used the last byte that there is for properties.
+    # Its properties may already have the maximal size.
     draft.has_checksum = has_checksum and (
         record.properties.size + CHECKSUM_SIZE < PROPERTIES_SIZE_MAX
     )
@@ -67,7 +67,7 @@ def usual_redelivery(bytes waiting not None, bint has_checksum):
 
 
 cdef bytes _topic(Span properties):
-    """None if there is none, or not a usual one."""
+    """None if there is none, or none of ASCII that fits."""
     cdef Span value = find_value(properties, b"REAL_TOPIC\x01")
     cdef Py_ssize_t index
     if value.start is NULL or value.size > TOPIC_SIZE_MAX_V1:
@@ -79,7 +79,7 @@ cdef bytes _topic(Span properties):
 
 
 cdef int32_t _queue_id(Span properties) noexcept:
-    """-1 if there is none, or not a usual one."""
+    """-1 if there is none, or not just a few digits."""
     cdef Span value = find_value(properties, b"REAL_QID\x01")
     cdef Py_ssize_t index
     cdef int32_t queue_id = 0

@@ -1,3 +1,3 @@
 from roquet.protocol.binary cimport Span, uint8_t
 
-cdef Py_ssize_t put_stored(uint8_t* begin, Span sent) noexcept nogil
+cdef Py_ssize_t put_stored(uint8_t* start, Span sent) noexcept nogil

@@ -16,7 +16,7 @@ def tags_code_of(bytes properties not None):
 
 
 cdef Span find_tags(Span properties) noexcept:
-    """It begins nowhere if there is none."""
+    """Its start is NULL if there is none."""
     return find_value(properties, b"TAGS\x01")
 
 

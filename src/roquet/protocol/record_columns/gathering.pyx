@@ -14,7 +14,7 @@ cdef enum:
 def gather(const uint8_t[::1] data not None, const int32_t[:, :] spans not None):
     """Returns int32 offsets, one more than there are spans, and the joined bytes.
 
-    A span is where a slice begins and ends; one with a negative start has no bytes.
+    A span is where a slice starts and ends; one with a negative start has no bytes.
     """
     cdef Py_ssize_t count = spans.shape[0]
     cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (count + 1) * sizeof(int32_t))

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
 """Names and values inside many property texts; their form is drawn in `properties.py`.
 
-A pair is four int32 positions in the data: where its name begins and ends, and its value.
+A pair is four int32 positions in the data: where its name starts and ends, and its value.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
@@ -225,7 +225,7 @@ cdef Py_ssize_t _mark_few(
         name = _name_of(data, &pairs[index])
         bit = _print(name)
         if not seen & bit:
-            # The usual case, and it takes no comparison.
+            # The common case, and it takes no comparison.
             seen |= bit
             continue
         for later in range(index + 1, count):

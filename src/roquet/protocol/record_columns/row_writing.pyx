@@ -54,7 +54,7 @@ cdef class Texts:
             raise IndexError(f"the texts lie outside of {joined.shape[0]} bytes")
         for index in range(self.count):
             if offsets[index] > offsets[index + 1]:
-                raise IndexError(f"text {index} ends before it begins")
+                raise IndexError(f"text {index} ends before it starts")
 
     cdef inline Span text(self, Py_ssize_t index) noexcept:
         """The caller knows that there is one."""
@@ -248,7 +248,7 @@ cdef int _check_count(Py_ssize_t count, Texts bodies) except -1:
 
 
 cdef int _check_property(Py_ssize_t row, Span name, Span value) except -1:
-    """What `is_property` says."""
+    """As `is_property` does."""
     if not name.size or not value.size or _has(name, _EQUALS) or _has(name, SEPARATOR) or (
         _has(value, SEPARATOR)
     ):

@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False
-"""What kind each of many records is, where its parts lie, and the numbers it begins with.
+"""What kind each of many records is, where its parts lie, and the numbers it starts with.
 
-How a record is laid out is drawn in `record.py`. Records of the common kind are surveyed here;
-all others are left to the scalar reader, which also finds the words for what is wrong with them.
+How a record is laid out is drawn in `record.py`. Records of the common layout are surveyed here;
+all others are left to the scalar reader, which also reports what is wrong with them.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -21,8 +21,8 @@ from roquet.protocol.binary cimport (
 from roquet.protocol.messages.record_layout cimport BODY_AT, COMPRESSED, INNER_BATCH, RECORD_SIZE_MIN
 from roquet.protocol.messages.record_parts cimport (
     RecordParts,
+    has_common_layout,
     has_right_body,
-    is_usual,
     locate_record,
 )
 from roquet.protocol.record_columns.utf8 cimport is_utf8
@@ -86,7 +86,7 @@ def survey_records(
     for index in range(count):
         start = starts[index]
         if start < 0 or start > data.shape[0] - RECORD_SIZE_MIN:
-            raise IndexError(f"no record begins at byte {start}")
+            raise IndexError(f"no record starts at byte {start}")
         if not locate_record(&data[start], data.shape[0] - start, &record):
             kind_at[index] = _IRREGULAR
         elif wanted is not None and not wanted.has(record.topic):
@@ -181,7 +181,7 @@ cdef inline Place _place_of(Span part, const uint8_t* data) noexcept:
 
 cdef inline bint _is_regular(const RecordParts* record, int checks) noexcept:
     return (
-        is_usual(record.start)
+        has_common_layout(record.start)
         and not record.sys_flag & _PACKED
         and not (checks & _TOPIC_TEXT and not is_utf8(record.topic))
         and not (checks & _PROPERTY_TEXT and not is_utf8(record.properties))

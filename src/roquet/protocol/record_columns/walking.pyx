@@ -15,22 +15,22 @@ from roquet.protocol.messages.record_layout cimport (
 
 cdef enum:
     _MAGIC_BYTE = 0xDA  # the first one of both
-    # This much of a record has to be there to say where it lies.
+    # This much of a record has to be there to name its place.
     _CLAIM_SIZE = PHYSICAL_OFFSET_AT + 8
     _MAGIC_BLANK = -875286124
     _BLANK_SIZE_MIN = 8
-    # Where to begin with: a few pages of numbers.
+    # To start with: a few pages of numbers.
     _STARTS_MIN = 1024
 
 CLAIM_SIZE = _CLAIM_SIZE
 
 
 def walk_records(const uint8_t[::1] data not None, Py_ssize_t position, Py_ssize_t end, base=None):
-    """Where the records begin that a walk from `position` finds before `end`, and where it stops.
+    """Where the records start that a walk from `position` finds before `end`, and where it stops.
 
     The starts are int64 numbers in a bytearray. The walk stops before `end` at what is neither a
     record nor a blank, or does not fit the data. With a `base`, the physical offset of byte 0,
-    records must lie where they say. What is inside a record is not looked at.
+    records must lie where they claim to. What is inside a record is not looked at.
     """
     cdef bint has_base = base is not None
     cdef int64_t first_offset = base if has_base else 0
@@ -38,7 +38,7 @@ def walk_records(const uint8_t[::1] data not None, Py_ssize_t position, Py_ssize
     cdef Py_ssize_t size
     cdef bint is_record = False
     if position < 0:
-        raise IndexError(f"no walk can begin at byte {position}")
+        raise IndexError(f"no walk can start at byte {position}")
     end = min(end, data.shape[0])
     while position < end:
         size = _size_at(&data[position], data.shape[0] - position, &is_record)
@@ -55,7 +55,7 @@ def walk_records(const uint8_t[::1] data not None, Py_ssize_t position, Py_ssize
 def find_claims(
     const uint8_t[::1] data not None, Py_ssize_t begin, Py_ssize_t end, int64_t base
 ):
-    """Where, between `begin` and `end`, something says of itself that it is a record right there.
+    """Where, between `begin` and `end`, something claims to be a record right there.
 
     Every record does; so may what is in a body, by chance or design. `base` is the physical offset
     of byte 0. The starts are int64 numbers in a bytearray; not all of them fit the data.
@@ -63,7 +63,7 @@ def find_claims(
     cdef Starts starts = Starts()
     cdef const uint8_t* at
     if begin < 0:
-        raise IndexError(f"no search can begin at byte {begin}")
+        raise IndexError(f"no search can start at byte {begin}")
     end = min(end, data.shape[0] - _CLAIM_SIZE + 1)
     while begin < end:
         at = <const uint8_t*>memchr(&data[begin + MAGIC_AT], _MAGIC_BYTE, end - begin)
@@ -115,7 +115,7 @@ cdef inline int64_t _offset_at(const uint8_t* record) noexcept:
 
 
 cdef Py_ssize_t _size_at(const uint8_t* at, Py_ssize_t room, bint* is_record) noexcept:
-    """The size of what begins there, 0 if it does not fit or is nothing."""
+    """The size of what starts there, 0 if it does not fit or is nothing."""
     cdef int32_t size, magic
     if room < _BLANK_SIZE_MIN:
         return 0

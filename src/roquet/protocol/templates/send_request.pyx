@@ -4,8 +4,8 @@
     SendTemplate(code, header).fill(born_timestamp, ..., opaque)       the whole frame
 
 What stays the same for all sends to one queue is written once, by `encode_command`, with marks
-where the values go, so both ways cannot drift apart. Only with JSON headers, and not for signed requests:
-a signature would have to cover the values.
+where the values go, so both ways cannot drift apart. Only with JSON headers, and not for
+signed requests: a signature would have to cover the values.
 """
 
 cimport cython

@@ -45,7 +45,7 @@ _RESERVE_STEP: Final = 1 << 20
 CHAIN_LENGTH_MAX: Final = 200_000
 
 # Entries per slot by default.
-_USUAL_RATIO: Final = 4
+_DEFAULT_RATIO: Final = 4
 # Trying all shapes of a larger file would take long.
 _TRIED_SIZE_MAX: Final = 1 << 25
 
@@ -232,17 +232,17 @@ class IndexShape(NamedTuple):
 
 
 def shape_of(file: MappedFile) -> IndexShape | None:
-    """None if unknown: the file is empty, damaged, or large and unusual."""
+    """None if unknown: the file is empty, damaged, or large and not of the default shape."""
     shapes = _shapes(file.size)
     return next((each for each in shapes if IndexFile(file, *each).has_its_shape), None)
 
 
 def _shapes(file_size: int) -> Iterator[IndexShape]:
-    """Shapes that make a file of this size, the usual one first."""
+    """Shapes that make a file of this size, the default one first."""
     size = file_size - _HEADER.size
-    usual = size // (_SLOT_SIZE + _USUAL_RATIO * _ENTRY.size)
+    default = size // (_SLOT_SIZE + _DEFAULT_RATIO * _ENTRY.size)
     others = range(1, size // _SLOT_SIZE) if size <= _TRIED_SIZE_MAX else ()
-    for slot_count in chain((usual,), others):
+    for slot_count in chain((default,), others):
         entry_count, rest = divmod(size - slot_count * _SLOT_SIZE, _ENTRY.size)
         if slot_count > 0 and rest == 0:
             yield IndexShape(slot_count, entry_count)

@@ -56,7 +56,7 @@ def scan_keys(buffer, int64_t base, list physical_offsets not None, bint with_ta
 cdef int _add_keys(
     Keys* keys, const Py_buffer* view, int64_t base, int64_t physical_offset, bint with_tags
 ) except -1:
-    """Whether the record is of the usual kind. If it is not, nothing is added."""
+    """Whether the record is well-formed. If it is not, nothing is added."""
     cdef RecordParts record
     cdef Key key
     cdef Span unique_key, several, tags

@@ -2,7 +2,7 @@
 
 These are `topic#key` for its unique key and for each of its keys, and, if so configured,
 `topic#T#tag`, as in 5.5. Here records of any kind are read one by one;
-`key_scan.pyx` reads those of the usual kind where they lie.
+`key_scan.pyx` reads the well-formed ones where they lie.
 
 A key on its way from the log into the index, packed as compiled code reads and writes it, in the
 byte order of the machine:

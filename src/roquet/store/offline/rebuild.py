@@ -29,7 +29,7 @@ from roquet.store.offline.audit import Fault, entries_of
 from roquet.store.offline.reader import StoreReader
 from roquet.store.queues import ConsumeQueues, queues_on_disk
 
-_USUAL: Final = StoreConfig(root=Path())
+_DEFAULTS: Final = StoreConfig(root=Path())
 
 OnRecords = Callable[[int], object]
 """Called with the number of records since the last call."""
@@ -111,7 +111,7 @@ def queue_file_size_of(disk: Disk, layout: StoreLayout) -> int:
         for file in disk.entries(layout.queue(topic.decode(), queue_id))
         if file.size and file.size % ENTRY_SIZE == 0
     )
-    return sizes.most_common(1)[0][0] if sizes else _USUAL.queue_file_size
+    return sizes.most_common(1)[0][0] if sizes else _DEFAULTS.queue_file_size
 
 
 def delay_levels_of(reader: StoreReader) -> tuple[int, ...]:
@@ -138,7 +138,7 @@ def index_config_of(reader: StoreReader) -> KeyIndexConfig:
     files = reader.index_files
     shape = shape_of(files[-1].file) if files else None
     if shape is None:
-        return KeyIndexConfig(_USUAL.index_slot_count, _USUAL.index_entry_count)
+        return KeyIndexConfig(_DEFAULTS.index_slot_count, _DEFAULTS.index_entry_count)
     return KeyIndexConfig(*shape, with_tags=any(_has_tags(reader, file) for file in files))
 
 

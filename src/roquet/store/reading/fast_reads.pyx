@@ -111,7 +111,7 @@ cdef class FastReads:
             if file is None:
                 return False
         self._limit(found, first, is_bulk)
-        found.take_usual(
+        found.take_common(
             self._log.mapping if file is self._log.file else file.mapping,
             file.start,
             self._log.end,

@@ -28,7 +28,7 @@ cdef class Gathering:
     # The two halves of the constructor: how many entries are needed depends on what is asked for.
     cdef int ask_for(self, limits) except -1
     cdef int begin(self, Span entries, int64_t offset, bytes topic, int64_t queue_id) except -1
-    cpdef bint take_usual(
+    cpdef bint take_common(
         self,
         mapping,
         int64_t file_start,
@@ -41,4 +41,4 @@ cdef class Gathering:
     cdef const uint8_t* _find_entry(self) except? NULL
     cdef bint _take_run(self, const File* file) except -1
     cdef void _fetch(self, const File* file, Py_ssize_t ahead, Py_ssize_t count) noexcept
-    cdef bint _is_usual_record(self, Span place, const File* file) noexcept
+    cdef bint _is_common_record(self, Span place, const File* file) noexcept

@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False
-"""The records that entries of one queue point to, as far as they are of the usual kind.
+"""The records that entries of one queue point to, as far as they have the common layout.
 
 Every message that is read passes through here. Each entry is compared with its record before the
-record is taken, whatever its bytes are. Anything unusual is left to the caller, which knows the
+record is taken, whatever its bytes are. Anything else is left to the caller, which knows the
 other kinds of records and handles damage.
 """
 
@@ -29,9 +29,9 @@ from roquet.protocol.messages.record_layout cimport (
 from roquet.protocol.messages.record_parts cimport (
     RecordParts,
     ends_in_checksum,
+    has_common_layout,
     has_right_body,
     has_right_checksum,
-    is_usual,
     locate_record,
 )
 from roquet.store.queue_entries cimport ENTRY_SIZE, entry_code, entry_offset, entry_size
@@ -95,7 +95,7 @@ cdef class Gathering:
             return None
         return entry_offset(entry), entry_size(entry)
 
-    cpdef bint take_usual(
+    cpdef bint take_common(
         self,
         mapping,
         int64_t file_start,
@@ -104,11 +104,11 @@ cdef class Gathering:
         bint must_have_checksums,
         int64_t fresh_from,
     ) except -1:
-        """Take records of this file, up to an unusual one; whether there were any.
+        """Take records of this file, up to an uncommon one; whether there were any.
 
         The log ends at `end`, or later. Unless the file is verified, only records that have a
-        correct checksum are usual. If it is, those from `fresh_from` on are taken unchecked, and
-        all others are checked. Where some must have checksums, none without is usual.
+        correct checksum are common. If it is, those from `fresh_from` on are taken unchecked, and
+        all others are checked. Where some must have checksums, none without is common.
         """
         cdef Py_buffer view
         cdef File file
@@ -180,7 +180,7 @@ cdef class Gathering:
                 break
             self._fetch(file, _AHEAD_COUNT, 1)
             record = _place_of(entry, file)
-            if not self._is_usual_record(record, file):
+            if not self._is_common_record(record, file):
                 break
             self.position += ENTRY_SIZE
             self.offset += 1
@@ -219,16 +219,16 @@ cdef class Gathering:
                 line += _LINE_SIZE
             position += ENTRY_SIZE
 
-    cdef bint _is_usual_record(
+    cdef bint _is_common_record(
         self, Span place, const File* file
     ) noexcept:
-        """Whether a usual record of exactly this message lies there."""
+        """Whether a common record of exactly this message lies there."""
         cdef Span topic = span_of(self.topic)
         cdef RecordParts record
         return (
             locate_record(place.start, place.size, &record)
             and record.size == place.size
-            and is_usual(record.start)
+            and has_common_layout(record.start)
             and get_int32(record.start + QUEUE_ID_AT) == self.queue_id
             and get_int64(record.start + QUEUE_OFFSET_AT) == self.offset
             and get_int64(record.start + PHYSICAL_OFFSET_AT)

@@ -144,10 +144,10 @@ class MessageReader:
             gathering.limit(*(self._bounds_on_disk if is_old else self._bounds_in_memory))
         return gathering
 
-    def _take_usual(self, gathering: Gathering, file: MappedFile) -> bool:
+    def _take_common(self, gathering: Gathering, file: MappedFile) -> bool:
         log = self._log
         end = log.end
-        return gathering.take_usual(
+        return gathering.take_common(
             file.mapping,
             file.start,
             end,
@@ -165,7 +165,7 @@ class MessageReader:
         while (entry := gathering.next_entry()) is not None:
             physical_offset, size = entry
             file = log.file_at(physical_offset)
-            if file is not None and self._take_usual(gathering, file):
+            if file is not None and self._take_common(gathering, file):
                 continue
             gathering.take(self._look_closer(queue, gathering.offset, physical_offset, size))
         result.next_offset = gathering.offset
@@ -177,7 +177,7 @@ class MessageReader:
     def _look_closer(
         self, queue: ConsumeQueue, offset: int, physical_offset: int, size: int
     ) -> bytes:
-        """The record of an entry that is unusual, unchecked or wrong; empty if there is none."""
+        """The record of an entry that is uncommon, unchecked or wrong; empty if there is none."""
         if size == BLANK_SIZE:
             return b""
         try:

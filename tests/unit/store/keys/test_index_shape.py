@@ -32,7 +32,7 @@ def test_an_empty_file_does_not_tell(tmp_path: Path) -> None:
     index.file.close()
 
 
-def test_of_a_large_file_only_the_usual_shape_is_tried(tmp_path: Path) -> None:
+def test_of_a_large_file_only_the_default_shape_is_tried(tmp_path: Path) -> None:
     usual = index_file(tmp_path, 500_000, 2_000_000)
     usual.put(batch(300, 600))
     assert shape_of(usual.file) == IndexShape(500_000, 2_000_000)

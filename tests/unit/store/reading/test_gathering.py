@@ -1,4 +1,4 @@
-"""What is unusual is left to others; that they do right is tested with `queue_reading`."""
+"""What is uncommon is left to the caller, which is tested with `queue_reading`."""
 
 import struct
 from mmap import mmap
@@ -50,7 +50,7 @@ class Stored:
         return other
 
 
-def take_usual(
+def take_common(
     gathering: Gathering,
     mapping: mmap,
     file_start: int,
@@ -60,7 +60,7 @@ def take_usual(
     must_have_checksums: bool = False,
 ) -> bool:
     """Nothing is fresh."""
-    return gathering.take_usual(
+    return gathering.take_common(
         mapping,
         file_start,
         end,
@@ -86,11 +86,11 @@ def gathered(
         OFFSET,
         QUEUE,
     )
-    take_usual(gathering, stored.mapping, stored.file_start, LOG_END, is_verified=True)
+    take_common(gathering, stored.mapping, stored.file_start, LOG_END, is_verified=True)
     return gathering
 
 
-def test_usual_records_are_taken_as_they_lie(stored: Stored) -> None:
+def test_common_records_are_taken_as_they_lie(stored: Stored) -> None:
     gathering = gathered(stored)
     assert gathering.body() == b"".join(stored.records)
     assert (gathering.count, gathering.offset) == (3, OFFSET + 3)
@@ -105,7 +105,7 @@ def test_more_records_than_fit_a_run_are_all_taken(stored: Stored) -> None:
             draft(b"x").write(mapping, number * size, number, number * size, 1)
         entries = b"".join(ENTRY.pack(number * size, size, 0) for number in range(count))
         gathering = Gathering(QueueReadLimits(count, 1 << 30), entries, 0, QUEUE)
-        assert take_usual(gathering, mapping, 0, LOG_END, is_verified=True)
+        assert take_common(gathering, mapping, 0, LOG_END, is_verified=True)
         assert gathering.body() == mapping[:]
     assert gathering.count == count
 
@@ -194,14 +194,14 @@ def test_a_record_that_does_not_end_in_its_file_is_not_taken(stored: Stored) -> 
     with mmap(-1, size - 1) as mapping:
         mapping[:] = stored.records[0][:-1]
         gathering = Gathering(QueueReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)
-        assert not take_usual(gathering, mapping, FILE_START, LOG_END, is_verified=True)
+        assert not take_common(gathering, mapping, FILE_START, LOG_END, is_verified=True)
 
 
 def test_what_others_found_is_taken_in_its_place(stored: Stored) -> None:
     gathering = Gathering(QueueReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)
     gathering.take(b"instead")
     gathering.take(b"")
-    take_usual(gathering, stored.mapping, FILE_START, LOG_END, is_verified=True)
+    take_common(gathering, stored.mapping, FILE_START, LOG_END, is_verified=True)
     assert gathering.body() == b"instead" + stored.records[2]
     assert (gathering.count, gathering.size) == (2, 7 + len(stored.records[2]))
 
@@ -213,7 +213,7 @@ def test_what_lies_behind_the_end_of_the_log_is_not_taken(
     end = FILE_START + len(stored.records[0]) + len(stored.records[1])
     for cut, count in ((0, 2), (1, 1), (end, 0)):
         gathering = Gathering(QueueReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)
-        take_usual(gathering, stored.mapping, FILE_START, end - cut, is_verified=is_verified)
+        take_common(gathering, stored.mapping, FILE_START, end - cut, is_verified=is_verified)
         assert gathering.count == count
 
 
@@ -252,7 +252,7 @@ def unverified(record: bytes) -> bytes:
         mapping[: len(record)] = record
         entry = ENTRY.pack(FILE_START, len(record), 0)
         gathering = Gathering(QueueReadLimits(9, 9999), entry, OFFSET, QUEUE)
-        take_usual(gathering, mapping, FILE_START, LOG_END, is_verified=False)
+        take_common(gathering, mapping, FILE_START, LOG_END, is_verified=False)
         return gathering.body()
 
 
@@ -263,7 +263,7 @@ def test_where_all_have_checksums_one_without_is_left_to_others(must_have_checks
         mapping[: len(record)] = record
         entry = ENTRY.pack(FILE_START, len(record), 0)
         gathering = Gathering(QueueReadLimits(9, 9999), entry, OFFSET, QUEUE)
-        taken = take_usual(
+        taken = take_common(
             gathering,
             mapping,
             FILE_START,

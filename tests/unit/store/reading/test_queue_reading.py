@@ -145,7 +145,7 @@ def test_a_filter_looks_at_many_entries_for_one_read(tmp_path: Path) -> None:
         assert place(result) == (ReadStatus.NO_MATCHED_MESSAGE, 800)
 
 
-def test_unusual_records_are_read_too(store: MessageStore) -> None:
+def test_uncommon_records_are_read_too(store: MessageStore) -> None:
     store.append(draft(b"v6", born_host=pack_host("::1", 9)))
     assert bodies(store) == [b"v6"]
 
