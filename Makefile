@@ -67,12 +67,12 @@ unit: $(READY)  ## the inner loop: module by module, without Java and without wh
 pythons: $(READY)  ## the inner loop with the oldest and the newest supported Python found here
 	@$(BIN)/python -m scripts.pythons
 
-# What mostly waits, for JVMs and for time to pass, runs four wide. Spark has the machine for itself: it
-# gives its Python ten seconds to start.
+# Three workers keep two cores busy; what mostly waits, for JVMs and for time to pass, runs five wide. Spark
+# has the machine for itself: it gives its Python ten seconds to start.
 WAITING := tests/interop tests/faults tests/newcomer
 define RUN_TESTS
-	@$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -n 2 --dist loadgroup $(addprefix --ignore ,$(WAITING) tests/pipeline) tests
-	@$(BIN)/pytest -n 4 --dist loadgroup $(WAITING)
+	@$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -n 3 --dist loadgroup $(addprefix --ignore ,$(WAITING) tests/pipeline) tests
+	@$(BIN)/pytest -n 5 --dist loadgroup $(WAITING)
 	@$(BIN)/pytest tests/pipeline
 endef
 
