@@ -3,4 +3,4 @@
 from scripts.pages.regions import refresh_all
 
 for page in refresh_all():
-    print(f"made anew: {page.name}")
+    print(f"updated: {page.name}")

@@ -1,10 +1,10 @@
-"""Parts of pages that are made from the sources, between two marks:
+"""Parts of pages that are generated from the sources, between two marks:
 
     <!-- made: settings of brokers -->
     ...
     <!-- until here -->
 
-`python -m scripts.pages` makes them anew in all pages; `make docs` does so, too. What is outside of
+`python -m scripts.pages` updates them in all pages; `make docs` does so, too. What is outside of
 the marks is written by hand.
 """
 
@@ -37,7 +37,7 @@ _REGION: Final = re.compile(
 
 
 def refreshed(text: str) -> str:
-    """A page with its made parts as they should be. Raises KeyError for an unknown name."""
+    """A page with its generated parts up to date. Raises KeyError for an unknown name."""
     return _REGION.sub(lambda found: f"{found[1]}\n{MADE[found['name']]()}\n\n{found[3]}", text)
 
 
@@ -46,7 +46,7 @@ def names_in(text: str) -> list[str]:
 
 
 def refresh_all() -> list[Path]:
-    """Writes what has changed, and returns which pages those are."""
+    """Writes the pages that have changed, and returns them."""
     changed = []
     for page in sorted(PAGES.glob("*.md")):
         text = page.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Tables of all settings, from the tables that the servers themselves go by."""
+"""Tables of all settings, from the tables that the servers themselves use."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -14,12 +14,12 @@ from roquet.settings.options import Unsupported
 from roquet.store.config import StoreConfig
 from scripts.pages import setting_effects
 
-# What depends on the machine, or on other settings.
-_TOLD: Final = {
-    "brokerName": "the host's name",
+# Defaults that depend on the machine, or on other settings.
+_DERIVED: Final = {
+    "brokerName": "the host name",
     "storePathRootDir": "`~/store`",
     "storePathCommitLog": "`commitlog` in it",
-    "brokerIP1": "`bindAddress`, or a guess if that is all",
+    "brokerIP1": "`bindAddress`, or detected if that is a wildcard",
     "brokerIP2": "`brokerIP1`",
     "haListenPort": "`0`",
 }
@@ -76,8 +76,8 @@ def _rows(
 
 
 def _default(key: str, defaults: Mapping[str, str]) -> str:
-    if key in _TOLD:
-        return _TOLD[key]
+    if key in _DERIVED:
+        return _DERIVED[key]
     text = defaults.get(key, "")
     return f"`{text}`" if text else ""
 

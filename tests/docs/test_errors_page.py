@@ -43,8 +43,8 @@ def test_every_error_is_there_once() -> None:
 
 
 def test_every_error_has_a_meaning_and_those_for_people_a_remedy() -> None:
-    for_people, _, inside = TEXT.partition("## Inside")
-    for text, column_count in ((for_people, 2), (inside, 1)):
+    for_people, _, internal = TEXT.partition("## Internal errors")
+    for text, column_count in ((for_people, 2), (internal, 1)):
         for name, cells in _ERROR_ROW.findall(text):
             told = [cell.strip() for cell in re.split(r"(?<!\\)\|", cells)]
             assert all(told), name
