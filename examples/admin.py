@@ -1,4 +1,4 @@
-"""Looking after a cluster. Start one first: `roquet up`."""
+"""Administration of a cluster. Start one first: `roquet up`."""
 
 import sys
 
@@ -29,7 +29,7 @@ def main(name_server: str) -> None:
             consumer.commit({found.queue: 3})
         console.print(f"auditors are {admin.progress('auditors', topic='ledger').lag} behind")
 
-        # A plan says what would happen; applying it is a second step.
+        # A plan shows what would happen; applying it is a second step.
         plan = admin.plan_reset("auditors", "ledger", StartFrom.FIRST)
         console.print(f"a reset would repeat {plan.repeated_count} messages")
         admin.apply_reset(plan)

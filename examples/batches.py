@@ -1,4 +1,4 @@
-"""Many messages at once, both ways. Start a cluster first: `roquet up`."""
+"""Sending and consuming in batches. Start a cluster first: `roquet up`."""
 
 import asyncio
 import sys
@@ -20,7 +20,7 @@ async def main(name_server: str) -> None:
         sizes.append(len(messages))
         for index, message in enumerate(messages):
             if message.body == b"tea 500" and not message.retry_count:
-                # Those before it are done; it and those behind it come again in a second.
+                # Those before it are acknowledged; it and the rest are redelivered in a second.
                 raise RetryLater(done_count=index, delay_level=1)
             done.add(message.body)
         if len(done) == COUNT:
@@ -29,9 +29,9 @@ async def main(name_server: str) -> None:
     consumer = AsyncPushConsumer(name_server, "kitchen", listen, batch_size=32)
     consumer.subscribe("teas")
     async with AsyncProducer(name_server, group="tables", linger_ms=1) as producer, consumer:
-        # One request, in one queue, as long as it fits; else several.
+        # One request, in one queue, if it fits; otherwise several.
         await producer.send_batch([Message("teas", b"tea %d" % each) for each in range(500)])
-        # Each for itself: they wait a millisecond for others to share a request with.
+        # Separately: they wait a millisecond for others to share a request with.
         rest = (Message("teas", b"tea %d" % each) for each in range(500, COUNT))
         await producer.send_many(rest, in_flight=500)
         async with asyncio.timeout(30):

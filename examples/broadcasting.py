@@ -1,4 +1,4 @@
-"""Every member gets everything. Start a cluster first: `roquet up`."""
+"""Every member receives every message. Start a cluster first: `roquet up`."""
 
 import asyncio
 import sys
@@ -19,13 +19,13 @@ async def first_of(consumer: AsyncPushConsumer) -> bytes:
 
 async def main(name_server: str) -> None:
     with TemporaryDirectory() as directory:
-        # Each member keeps its own offsets: under its name, in a directory that should last.
+        # Each member keeps its own offsets: under its name, in a directory that should persist.
         members = [
             AsyncPushConsumer(
                 name_server,
                 group="screens",
                 broadcasting=True,
-                # The topic is made by the first message, which is not to be missed.
+                # The topic is created by the first message, which must not be missed.
                 start_from=StartFrom.FIRST,
                 instance_name=name,
                 offsets_directory=directory,

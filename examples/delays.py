@@ -1,4 +1,4 @@
-"""Messages that arrive later. Start a cluster first: `roquet up`."""
+"""Delayed messages. Start a cluster first: `roquet up`."""
 
 import asyncio
 import sys
@@ -27,7 +27,7 @@ async def main(name_server: str) -> None:
     async with AsyncProducer(name_server, group="reminding") as producer:
         # A level works with every broker: 1 is a second, 18 is two hours.
         await producer.send(Message("reminders", b"by level"), delay_level=1)
-        # A time from now and a moment need a broker with timers.
+        # An interval and a time of delivery need a broker with timers.
         await producer.send(Message("reminders", b"by time"), delay=timedelta(seconds=1))
         moment = datetime.now(UTC) + timedelta(seconds=1)
         await producer.send(Message("reminders", b"by moment"), delay=moment)

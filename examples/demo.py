@@ -1,7 +1,7 @@
-"""A cluster in a blink: send, consume, fail and try again, decide later, delay, look behind, count.
+"""A tour of a cluster: send, consume, retry, transactions, delays, administration, Spark.
 
-Everything runs in this process on free ports of loopback, and is gone at the end. Each chapter is
-a function in `CHAPTERS`, and works on what those before it have left on the `Stage`.
+Everything runs in this process on free ports of loopback, and is removed at the end. Each chapter
+is a function in `CHAPTERS`, and continues with the `Stage` of those before it.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ console = Console(highlight=False)
 @dataclass
 class Stage:
     cluster: Cluster
-    # What the listener of the group has done its work for.
+    # Messages that the listener of the group has processed.
     billed: asyncio.Queue[ReceivedMessage] = field(default_factory=asyncio.Queue)
 
     @property
@@ -74,14 +74,14 @@ async def show_transaction(stage: Stage) -> None:
         ) as bank,
         bank.transaction(Message(TOPIC, b"order 4, paid", tags="paid")),
     ):
-        console.print("order 4 waits: nobody gets it before the bank has decided")
-    console.print("the bank has committed, so order 4 is on its way")
+        console.print("order 4 waits: no consumer sees it before the bank has decided")
+    console.print("the bank has committed, so order 4 is delivered")
 
 
 async def show_consuming(stage: Stage) -> None:
     async def bill(message: ReceivedMessage) -> None:
         if message.body == b"order 2" and message.retry_count == 0:
-            console.print("order 2 fails, and is to come again in a second")
+            console.print("order 2 fails, and is redelivered in a second")
             raise RetryLater(timedelta(seconds=1))
         await stage.billed.put(message)
 
@@ -103,8 +103,8 @@ async def show_admin(stage: Stage) -> None:
         console.print(f"by key order-3: {found.body.decode()}, sent with tags {found.tags}")
         progress = await admin.progress(GROUP, topic=TOPIC)
         table = Table(
-            *("queue", "messages", "done by billing", "left"),
-            title=f"how far group {GROUP} is in topic {TOPIC}",
+            *("queue", "messages", "consumed by billing", "lag"),
+            title=f"progress of group {GROUP} in topic {TOPIC}",
         )
         for each in progress.queues:
             row = (each.queue.queue_id, each.broker_offset, each.consumer_offset or 0, each.lag)
@@ -112,21 +112,21 @@ async def show_admin(stage: Stage) -> None:
         console.print(table)
         console.print(
             "These are the 4 orders, the paid one and the reminder; "
-            f"{progress.lag} of them are left. The retry of order 2 was in a topic of its own."
+            f"{progress.lag} of them are left. The retry of order 2 was in the retry topic."
         )
 
 
 async def show_pipeline(stage: Stage) -> None:
-    # In a thread: the servers go on in this one.
+    # In a thread: the servers continue in this one.
     await asyncio.to_thread(show_spark, console, stage.name_server, TOPIC)
 
 
 CHAPTERS: tuple[tuple[str, Callable[[Stage], Awaitable[None]]], ...] = (
-    ("Send, now and for later", show_sending),
-    ("Send, and decide afterwards", show_transaction),
-    ("Consume, fail and try again", show_consuming),
-    ("Look behind, as operators do", show_admin),
-    ("Put a topic into a lake with Spark, and add it up", show_pipeline),
+    ("Send, now and with a delay", show_sending),
+    ("Send in a transaction", show_transaction),
+    ("Consume and retry", show_consuming),
+    ("Inspect, as operators do", show_admin),
+    ("Ingest a topic into a lake with Spark, and sum it up", show_pipeline),
 )
 
 if __name__ == "__main__":

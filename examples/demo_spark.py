@@ -1,7 +1,7 @@
-"""The last chapter of the demo: twenty thousand orders into a lake, and what they add up to.
+"""The last chapter of the demo: twenty thousand orders are ingested into a lake and summed up.
 
-It needs Spark and Java 17, which the other chapters do not, and says so where they are missing.
-Everything that it writes is in a temporary directory.
+It needs Spark and Java 17, which the other chapters do not, and is skipped if they are missing.
+It writes only to a temporary directory.
 """
 
 import json
@@ -19,7 +19,7 @@ from roquet import Message, Producer
 
 COUNT, BATCH = 20_000, 1000
 TAGS = ("new", "paid", "sent")
-# Compiled well, but not perfectly: this Spark lives for seconds.
+# Less optimisation by the JIT compiler: this Spark runs for seconds.
 QUICK_JVM = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 
@@ -27,7 +27,7 @@ def show_spark(console: Console, name_server: str, topic: str) -> None:
     """Blocks for half a minute, most of it until Spark has started."""
     has_java = shutil.which("java") is not None or "JAVA_HOME" in os.environ
     if find_spec("pyspark") is None or not has_java:
-        console.print("Spark is left out: it needs Java 17 and 'pip install roquet\\[spark]'")
+        console.print("Spark is skipped: it needs Java 17 and 'pip install roquet\\[spark]'")
         return
     total = send_orders(name_server, topic)
     console.print(f"sent {total} more orders, in batches of {BATCH}")

@@ -1,4 +1,4 @@
-"""Only some messages of a topic, chosen by the broker.
+"""Filters that are applied by the broker.
 
 Start a cluster first: `roquet up`. Tags work everywhere; for SQL92 a broker needs the setting
 `enablePropertyFilter`, which is switched on here.

@@ -1,4 +1,4 @@
-"""Messages that stay in order. Start a cluster first: `roquet up`."""
+"""Ordered messages. Start a cluster first: `roquet up`."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ async def main(name_server: str) -> None:
     is_done = asyncio.Event()
 
     async def listen(message: ReceivedMessage) -> None:
-        """One message of a queue at a time; one that fails holds up those behind it."""
+        """One message of a queue at a time; one that fails blocks those after it."""
         seen[message.keys[0]].append(message.body)
         if sum(map(len, seen.values())) == 3 * len(STEPS):
             is_done.set()

@@ -1,4 +1,4 @@
-"""Send messages in every way. Start a cluster first: `roquet up`."""
+"""All ways to send messages. Start a cluster first: `roquet up`."""
 
 import asyncio
 import sys

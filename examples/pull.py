@@ -1,4 +1,4 @@
-"""Messages when the program wants them. Start a cluster first: `roquet up`."""
+"""Pull consumers: the program asks for messages. Start a cluster first: `roquet up`."""
 
 import sys
 import threading
@@ -21,12 +21,12 @@ def poll_and_commit(name_server: str) -> None:
     with consumer:
         while count < COUNT:
             count += len(consumer.poll())
-            consumer.commit()  # What was polled is not read again by this group.
+            consumer.commit()  # Polled messages are not read again by this group.
     console.print(f"polled {count}")
 
 
 def read_again(name_server: str) -> None:
-    """Queues that the program chooses itself, from wherever it wants."""
+    """Queues and offsets that the program chooses itself."""
     with PullConsumer(name_server, group="historians", start_from=StartFrom.FIRST) as consumer:
         queue = consumer.queues("bills")[0]
         consumer.assign([queue])
@@ -38,7 +38,7 @@ def read_again(name_server: str) -> None:
 
 
 def work_by_schedule(name_server: str) -> None:
-    """A function that is called for each queue, and says when it wants to come back."""
+    """A function that is called for each queue, and returns when to call it again."""
     left = threading.Semaphore(0)
     with PullConsumer(name_server, group="archive", prefetch=False) as consumer:
 

@@ -1,4 +1,4 @@
-"""Three ways to be handed messages. Start a cluster first: `roquet up`."""
+"""Three ways to receive messages. Start a cluster first: `roquet up`."""
 
 import asyncio
 import sys
@@ -25,7 +25,7 @@ def by_function(name_server: str) -> None:
 
     def listen(message: ReceivedMessage) -> None:
         assert message.topic == "news"
-        all_here.release()  # Returning means: done.
+        all_here.release()  # Returning acknowledges.
 
     consumer = PushConsumer(name_server, "readers-1", listen, concurrency=4)
     consumer.subscribe("news")
@@ -37,7 +37,7 @@ def by_function(name_server: str) -> None:
 
 
 async def by_coroutine(name_server: str) -> None:
-    """In the event loop, as many at the same time as `concurrency` says."""
+    """In the event loop, at most `concurrency` at the same time."""
     queue: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def listen(message: ReceivedMessage) -> None:
@@ -51,7 +51,7 @@ async def by_coroutine(name_server: str) -> None:
 
 
 async def by_loop(name_server: str) -> None:
-    """A message is done when the next one is asked for."""
+    """A message is acknowledged when the next one is requested."""
     consumer = AsyncPushConsumer(name_server, group="readers-3")
     consumer.subscribe("news")
     received: list[bytes] = []

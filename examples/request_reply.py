@@ -1,4 +1,4 @@
-"""Questions and answers by message. Start a cluster first: `roquet up`."""
+"""Requests and replies by message. Start a cluster first: `roquet up`."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""What becomes of messages that fail. Start a cluster first: `roquet up`."""
+"""Retries and dead letters. Start a cluster first: `roquet up`."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""A message that goes out only if something else worked. Start a cluster first: `roquet up`."""
+"""A message delivered only if a local transaction commits. Start a cluster first: `roquet up`."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ from roquet import (
 )
 
 console = Console()
-# What a program would keep in its database, in the transaction that books the payment.
+# A program keeps this in its database, in the transaction that books the payment.
 booked: set[str] = set()
 
 
@@ -24,7 +24,7 @@ class CardDeclined(Exception):
 
 
 def was_booked(message: ReceivedMessage) -> TransactionState:
-    """Asked by the broker when it was not told, such as after a crash."""
+    """Called by the broker when the outcome is unknown, such as after a crash."""
     return TransactionState.COMMIT if message.message_id in booked else TransactionState.ROLLBACK
 
 

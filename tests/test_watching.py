@@ -218,5 +218,5 @@ def test_a_running_cluster_is_scraped_and_its_end_is_noticed(tmp_path: Path) -> 
             assert "RoquetDown" not in prometheus.firing()
             cluster.stop()
             wait_until(lambda: "RoquetDown" in prometheus.firing())
-            assert prometheus.firing()["RoquetDown"]["summary"] == f"Nobody answers at {target}"
+            assert prometheus.firing()["RoquetDown"]["summary"] == f"{target} does not respond"
             cluster.start()
