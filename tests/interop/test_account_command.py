@@ -111,4 +111,4 @@ def test_a_broker_without_such_accounts(
     assert (said.exit_code, said.stdout) == (1, "")
     (line,) = said.stderr.splitlines()
     is_old = apache.version is VERSION
-    assert ("has no access control: see aclEnable" if is_old else "users in a database") in line
+    assert ("access control is off at broker" if is_old else "users in a database") in line

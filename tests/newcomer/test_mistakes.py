@@ -156,7 +156,8 @@ def test_a_wildcard_is_nothing_to_advertise(home: Home) -> None:
     finished = home.run("roquet up --advertise 0.0.0.0")
     assert finished.exit_code == 2
     assert finished.stderr.splitlines()[-1] == (
-        "roquet up: error: argument --advertise: '0.0.0.0' is no host that clients can connect to"
+        "roquet up: error: argument --advertise: '0.0.0.0' is not a host that clients can connect"
+        " to"
     )
 
 

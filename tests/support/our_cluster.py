@@ -98,7 +98,7 @@ class OurServer:
         assert self._process is not None, "not started"
         log_start = self._log_path.stat().st_size
         self._process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "read certificates again" in self._log(log_start))
+        wait_until(lambda: "certificates reloaded" in self._log(log_start))
 
     def until_ended(self, patience_s: float = _STOP_TIMEOUT_S) -> int:
         """Returns how it ended by itself. Raises OurServerFailed when it goes on."""

@@ -18,8 +18,8 @@ _MILLISECONDS_DIGITS: Final = range(12, 15)
 
 
 def whole_number(smallest: int, largest: int | None = None) -> Callable[[str], int]:
-    """What reads such a number; it raises ArgumentTypeError."""
-    expected = f"from {smallest} on" if largest is None else f"from {smallest} to {largest}"
+    """Returns a parser, which raises ArgumentTypeError."""
+    expected = f"at least {smallest}" if largest is None else f"from {smallest} to {largest}"
 
     def read(text: str) -> int:
         try:
@@ -27,7 +27,7 @@ def whole_number(smallest: int, largest: int | None = None) -> Callable[[str], i
         except ValueError:
             raise ArgumentTypeError(f"{text!r} is not a whole number") from None
         if number < smallest or (largest is not None and number > largest):
-            raise ArgumentTypeError(f"{number} is not a number {expected}")
+            raise ArgumentTypeError(f"{number} is out of range: expected {expected}")
         return number
 
     return read
@@ -39,7 +39,7 @@ port_number = whole_number(0, 65535)
 def reachable_host_name(text: str) -> str:
     """Raises ArgumentTypeError."""
     if is_wildcard(text.strip()):
-        raise ArgumentTypeError(f"{text!r} is no host that clients can connect to")
+        raise ArgumentTypeError(f"{text!r} is not a host that clients can connect to")
     return text.strip()
 
 
@@ -60,7 +60,10 @@ def queue_place(text: str) -> tuple[str, int]:
 
 
 def moment(text: str) -> datetime:
-    """Raises ArgumentTypeError."""
+    """A time, in local time unless it names a zone, or how long ago it was.
+
+    Raises ArgumentTypeError.
+    """
     if (span := _span(text)) is not None:
         return _now() - _timedelta(*span.groups())
     if text == "now":
@@ -71,15 +74,15 @@ def moment(text: str) -> datetime:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError, OSError):
         raise ArgumentTypeError(
-            f"{text!r} is no time; 2026-11-15T20:16:48 is one, and so are 90m (ago), now, and"
-            " 1794773808000"
+            f"{text!r} is not a time: expected 2026-11-15T20:16:48 (local time unless it has a"
+            " zone), 90m (ago), now, or milliseconds such as 1794773808000"
         ) from None
 
 
 def time_span(text: str) -> timedelta:
     """Raises ArgumentTypeError."""
     if (span := _span(text)) is None:
-        raise ArgumentTypeError(f"{text!r} is no span of time; 500ms, 10s, 5m, 2h and 1d are")
+        raise ArgumentTypeError(f"{text!r} is not a duration: expected 500ms, 10s, 5m, 2h or 1d")
     return _timedelta(*span.groups())
 
 

@@ -1,4 +1,4 @@
-"""`roquet broker`: runs a broker until it is told to stop."""
+"""`roquet broker`: runs a broker until SIGINT or SIGTERM."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -19,8 +19,8 @@ from roquet.errors import RoquetError
 
 def define(parser: ArgumentParser) -> None:
     parser.epilog = (
-        "One that runs is looked after with: roquet broker status, roquet broker config, roquet"
-        " broker writes, roquet broker promote, roquet broker demote."
+        "Commands for a running broker: roquet broker status, roquet broker config, roquet broker"
+        " writes, roquet broker promote, roquet broker demote."
     )
     parser.add_argument(
         "-c",
@@ -33,32 +33,36 @@ def define(parser: ArgumentParser) -> None:
         "-n",
         "--name-server",
         metavar="ADDRESSES",
-        help="host:port of name servers, joined by ';', or http://host:port/path of a page that"
-        " names them. Without it, what the file says, or NAMESRV_ADDR in the environment.",
+        help="host:port of name servers, separated by ';', or http://host:port/path of a page that"
+        " lists them. Default: namesrvAddr of the file, or NAMESRV_ADDR in the environment.",
     )
-    parser.add_argument("--dir", type=Path, metavar="DIR", help="Where messages are kept.")
-    parser.add_argument("--host", help="The address to listen on. Without it, this machine only.")
+    parser.add_argument("--dir", type=Path, metavar="DIR", help="Directory of the store.")
+    parser.add_argument(
+        "--host", help="Address to listen on. Default: that of the file, or 127.0.0.1."
+    )
     parser.add_argument(
         "--advertise",
         type=reachable_host_name,
         metavar="HOST",
-        help="The address that clients are told. Without it, the one that is listened on, or a"
-        " guess if that is 0.0.0.0.",
+        help="Host that clients connect to. Default: the listen address; if that is 0.0.0.0, it is"
+        " detected and logged.",
     )
-    parser.add_argument("--port", type=port_number, help="The port to listen on; 0 takes any.")
+    parser.add_argument(
+        "--port", type=port_number, help="Port to listen on; 0 takes any free port."
+    )
     parser.add_argument(
         "--processes",
         type=whole_number(1, PROCESS_COUNT_MAX),
         default=1,
         metavar="COUNT",
-        help="How many brokers, each with a name, a directory and ports (10 apart) of its own; one"
-        " if left out. A core is for one of them.",
+        help="Number of brokers, each a process with its own name, directory and ports (10 apart)."
+        " A broker uses one core. Default: %(default)s.",
     )
     parser.add_argument(
         "--found",
         action="store_true",
-        help="With replication.etcd: be the first master with the store as it is, although etcd has"
-        " lost what it knew of this broker name. Only for the broker with the longest log.",
+        help="With replication.etcd: become the first master with the existing store, although etcd"
+        " has lost its record of this broker name. Only for the broker with the longest log.",
     )
     define_access(parser)
     define_tls(parser)

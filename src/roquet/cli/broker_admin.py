@@ -1,4 +1,4 @@
-"""`roquet broker status` and others: one broker that runs. Starting one is `broker.py`'s."""
+"""`roquet broker status` and others: administer a running broker; `broker.py` starts one."""
 
 from argparse import ArgumentParser
 from collections.abc import Mapping
@@ -17,40 +17,42 @@ from roquet.reporting import Fact, Report, ReportTable
 
 
 def define(parser: ArgumentParser) -> None:
-    parser.description = "Look after a broker that runs; `roquet broker --help` is about a new one."
+    parser.description = (
+        "Administer a running broker; `roquet broker --help` describes how to start one."
+    )
     commands = Commands(parser)
-    status = commands.add("status", "Show what a broker says about itself.", _status)
+    status = commands.add("status", "Show the runtime statistics of a broker.", _status)
     _define_broker(status)
     config = Commands(commands.parser("config", "Show or change the settings of a broker."))
     get = config.add("get", "Show settings, under Apache's names.", _get)
     _define_broker(get)
-    get.add_argument("keys", nargs="*", metavar="KEY", help="All if left out; flush* is many.")
+    get.add_argument(
+        "keys", nargs="*", metavar="KEY", help="Setting, or a pattern such as flush*. Default: all."
+    )
     set_ = config.add("set", "Change settings while the broker runs.", _set)
     _define_broker(set_)
     set_.add_argument("settings", nargs="+", type=pair, metavar="NAME=VALUE")
     writes = Commands(
-        commands.parser("writes", "Keep producers away from a broker, as before maintenance.")
+        commands.parser("writes", "Forbid or allow writes at a broker, such as before maintenance.")
     )
     for name, summary in (
-        ("forbid", "Producers go elsewhere; consumers go on."),
-        ("allow", "Takes it back."),
+        ("forbid", "Forbid writes: producers use other brokers, consumers continue."),
+        ("allow", "Allow writes again."),
     ):
         _define_broker(writes.add(name, summary, _allow if name == "allow" else _forbid))
 
-    promote = commands.add("promote", "Make a slave the master.", _promote)
+    promote = commands.add("promote", "Promote a slave to master.", _promote)
     promote.add_argument("broker", metavar="ADDRESS", help="host:port of the slave.")
-    promote.add_argument(
-        "--force", action="store_true", help="Even if the master that it follows is alive."
-    )
-    demote = commands.add("demote", "Make a master a slave.", _demote)
+    promote.add_argument("--force", action="store_true", help="Even if its master is alive.")
+    demote = commands.add("demote", "Demote a master to slave.", _demote)
     _define_broker(demote)
     demote.add_argument(
         "--id",
         type=whole_number(1, 2**31 - 1),
-        help="Of the slave; the first one that is free if left out.",
+        help="brokerId of the slave. Default: the first free one.",
     )
     demote.add_argument(
-        "--force", action="store_true", help="Even if no slave has all that the master has."
+        "--force", action="store_true", help="Even if no slave has all messages of the master."
     )
 
 
@@ -60,9 +62,9 @@ def _define_broker(parser: ArgumentParser) -> None:
 
 async def _status(session: Session) -> int:
     broker = (await brokers_named(session, session.given.broker))[0]
-    said = await session.admin.broker_runtime(broker.address)
+    statistics = await session.admin.broker_runtime(broker.address)
     facts = {"broker": broker.broker_name, "role": role_of(broker), "address": broker.address}
-    table = ReportTable("status", ("name", "value"), sorted(said.items()))
+    table = ReportTable("status", ("name", "value"), sorted(statistics.items()))
     session.finish(Report(facts, [table]))
     return DONE
 
@@ -84,7 +86,7 @@ async def _get(session: Session) -> int:
 
 
 async def _set(session: Session) -> int:
-    """At masters and slaves of that name: they would differ from then on."""
+    """At master and slaves of that name, so that they do not differ."""
     changes = dict(session.given.settings)
     rows = []
     for broker in await brokers_named(session, session.given.broker):
@@ -107,10 +109,10 @@ async def _set(session: Session) -> int:
 
 
 def _refusal(error: RequestRefused, changes: Mapping[str, str]) -> RoquetError:
-    """A broker that names a setting refuses that one, and not whoever asks."""
+    """A broker that names a setting in its refusal refuses the setting, not the account."""
     remark = error.remark or ""
     if error.code == ResponseCode.NO_PERMISSION and any(key in remark for key in changes):
-        return Failed(f"{remark}; set it in the file that the broker is started with")
+        return Failed(f"{remark}; set it in the config file of the broker")
     return error
 
 
@@ -145,7 +147,7 @@ async def _demote(session: Session) -> int:
 
 
 async def _known_or_at(session: Session) -> BrokerInfo:
-    """Name servers forget a master when there is a later one, and that has to be demoted, too."""
+    """By address also unregistered: name servers drop a master that a later one has replaced."""
     wanted = session.given.broker
     try:
         return (await brokers_named(session, wanted))[0]
@@ -161,6 +163,6 @@ def _facts(broker: BrokerInfo) -> dict[str, Fact]:
 
 async def _free_id(session: Session, broker: BrokerInfo) -> int:
     if not broker.broker_name:
-        raise Failed("no name server knows it: which ids are free has to be said, with --id")
+        raise Failed("the broker is not registered, so free ids are unknown: give one with --id")
     taken = {each.broker_id for each in await brokers_named(session, broker.broker_name)}
     return next(number for number in count(1) if number not in taken)

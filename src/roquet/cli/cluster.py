@@ -27,9 +27,8 @@ _COLUMNS = (
 
 def define(parser: ArgumentParser) -> None:
     parser.description = (
-        "Show all brokers: role, address, version, messages a second, how full the disk is, and of"
-        " replicas epoch, lag and who is in sync. Exits"
-        " with 1 if one of them cannot be asked, or has a problem."
+        "Show all brokers: role, address, version, message rates, disk usage, and for replicas"
+        " epoch, lag and in-sync set. Exits with 1 if a broker is unreachable or has a problem."
     )
     define_command(parser, _show)
 

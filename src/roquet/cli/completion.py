@@ -1,4 +1,7 @@
-"""`roquet completion`: what a shell needs to complete commands and options."""
+"""`roquet completion`: prints a completion script for a shell.
+
+A module of its own, as each command is: only the chosen one is loaded.
+"""
 
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from typing import Final
@@ -19,7 +22,7 @@ def define(parser: ArgumentParser) -> None:
 
 
 def _run(given: Namespace) -> int:
-    # Only who asks for it pays for all commands, and for the library.
+    # Loaded on request only: all commands, and the library.
     from shtab import complete  # noqa: PLC0415
 
     from roquet.cli.main import whole_parser  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`roquet dlq`: dead letters, which are messages that a group failed to take too often."""
+"""`roquet dlq`: dead letters, the messages that a group failed to process too often."""
 
 import asyncio
 from argparse import ArgumentParser
@@ -15,43 +15,49 @@ from roquet.client.received import ReceivedMessage
 from roquet.reporting import Fact, Report, ReportTable
 
 _COUNT_DEFAULT: Final = 64
-# So many are on their way together.
+# Sent concurrently.
 _PIECE_COUNT: Final = 64
 _BODY_LENGTH_MAX: Final = 40
 
 _MORE: Final = """\
-Each becomes a new message of the topic it came from, for all groups that read
-it. The dead letter stays until it expires: who resends twice sends twice.
+Each is sent as a new message to its original topic, for all groups that consume
+it. The dead letter is kept until it expires: resending twice sends it twice.
 """
 
 
 def define(parser: ArgumentParser) -> None:
     commands = Commands(parser)
     commands.add("list", "List groups that have dead letters.", _list)
-    show = commands.add("show", "Show the dead letters of a group, and why they died.", _show)
+    show = commands.add("show", "Show the dead letters of a group, with their last error.", _show)
     _define_selection(show, _COUNT_DEFAULT)
-    resend = commands.add("resend", "Send dead letters of a group again.", _resend, _MORE)
+    resend = commands.add("resend", "Resend dead letters of a group.", _resend, _MORE)
     _define_selection(resend, None)
     resend.add_argument(
-        "--id", action="append", default=[], metavar="ID", help="This one; may be repeated."
+        "--id",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="Only this message id; can be repeated.",
     )
-    resend.add_argument("--topic", help="Those that came from this topic.")
-    resend.add_argument(
-        "--rate", type=whole_number(1), metavar="N", help="No more than N a second."
-    )
+    resend.add_argument("--topic", help="Only those of this original topic.")
+    resend.add_argument("--rate", type=whole_number(1), metavar="N", help="At most N per second.")
     define_confirmation(resend)
 
 
 def _define_selection(parser: ArgumentParser, count_default: int | None) -> None:
     parser.add_argument("group")
-    parser.add_argument("--from", dest="begin", type=moment, metavar="TIME", help="Died since.")
-    parser.add_argument("--to", dest="end", type=moment, metavar="TIME", help="Died before.")
+    parser.add_argument(
+        "--from", dest="begin", type=moment, metavar="TIME", help="Stored at this time or later."
+    )
+    parser.add_argument(
+        "--to", dest="end", type=moment, metavar="TIME", help="Stored before this time."
+    )
     parser.add_argument(
         "--count",
         type=whole_number(1),
         default=count_default,
         metavar="N",
-        help=f"No more than N; {count_default or 'all'} if left out.",
+        help=f"At most N. Default: {count_default or 'all'}.",
     )
 
 
@@ -69,7 +75,7 @@ async def _show(session: Session) -> int:
         given.group, begin=given.begin, end=given.end, count_max=given.count
     )
     if not found:
-        # None, of a group that is there, is an answer; a group that is misspelt is not.
+        # No dead letters is an answer; an unknown group is an error.
         await session.admin.progress(given.group)
     columns = ("stored", "topic", "message_id", "tags", "keys", "tries", "error", "reason", "body")
     session.finish(Report({}, [ReportTable("dead_letters", columns, list(map(_row, found)))]))
@@ -94,19 +100,19 @@ def _row(dead: ReceivedMessage) -> tuple[Fact, ...]:
 async def _resend(session: Session) -> int:
     given = session.given
     counts: Counter[str] = Counter()
-    with session.reporter.late_progress("dead letters looked at") as progress:
+    with session.reporter.late_progress("dead letters read") as progress:
         async with aclosing(_selected(session)) as selected:
             async for dead in selected:
                 counts[dead.topic] += 1
                 progress.advance()
     if not counts:
-        text = f"group {given.group!r} has no such dead letters; see: roquet dlq list"
+        text = f"group {given.group!r} has no matching dead letters; see: roquet dlq list"
         raise Failed(text, NOT_FOUND)
     table = ReportTable("topics", ("topic", "dead_letters"), sorted(counts.items()))
     session.finish(Report({"group": given.group, "dead_letters": counts.total()}, [table]))
-    if is_confirmed(session, f"Send {counts.total()} messages again?"):
+    if is_confirmed(session, f"Resend {counts.total()} messages?"):
         sent_count = await _send_again(session, counts.total())
-        session.reporter.say(f"sent {sent_count} messages again")
+        session.reporter.say(f"resent {sent_count} messages")
     return DONE
 
 
@@ -127,7 +133,7 @@ async def _selected(session: Session) -> AsyncGenerator[ReceivedMessage]:
 
 
 async def _send_again(session: Session, total: int) -> int:
-    """No more than were counted: what died meanwhile nobody has seen."""
+    """No more than were counted: later dead letters were not shown."""
     rate = session.given.rate
     piece_count = min(_PIECE_COUNT, rate or _PIECE_COUNT)
     loop = asyncio.get_running_loop()
@@ -144,7 +150,7 @@ async def _send_again(session: Session, total: int) -> int:
         progress.advance(len(piece))
         piece.clear()
 
-    with session.reporter.late_progress("messages sent again", total) as progress:
+    with session.reporter.late_progress("messages resent", total) as progress:
         async with aclosing(_selected(session)) as selected:
             async for dead in selected:
                 piece.append(dead)

@@ -1,4 +1,4 @@
-"""`roquet group`: which consumer groups there are, how far they are, who is in them."""
+"""`roquet group`: consumer groups, their progress, settings and members."""
 
 import asyncio
 from argparse import ArgumentParser
@@ -19,36 +19,38 @@ from roquet.client.admin.progress import GroupProgress
 from roquet.client.errors import ClientError, GroupNotFound
 from roquet.reporting import Fact, Report, ReportTable
 
-# Groups that are asked about at the same time.
+# Groups that are queried at the same time.
 _AT_ONCE: Final = 8
 
 
 def define(parser: ArgumentParser) -> None:
     commands = Commands(parser)
-    listing = commands.add("list", "List groups with their members and lag.", _list)
-    listing.add_argument("--all", action="store_true", help="Also the system's own.")
-    listing.add_argument(
-        "--names", action="store_true", help="Names only: quick, however many there are."
+    listing = commands.add("list", "List consumer groups with members and lag.", _list)
+    listing.add_argument("--all", action="store_true", help="Include system groups.")
+    listing.add_argument("--names", action="store_true", help="Names only, in one request.")
+    show = commands.add(
+        "show", "Show the progress of a group in each queue, and its settings.", _show
     )
-    show = commands.add("show", "Show how far a group is in each queue, and its settings.", _show)
     show.add_argument("group")
     show.add_argument("--topic", help="In this topic only.")
-    members = commands.add("members", "Show who of a group is connected.", _members)
+    members = commands.add("members", "Show the connected members of a group.", _members)
     members.add_argument("group")
-    members.add_argument(
-        "--member", metavar="CLIENT", help="What this one says about itself, queue by queue."
-    )
+    members.add_argument("--member", metavar="CLIENT", help="State of this member, queue by queue.")
     create = commands.add(
         "create",
-        "Make a group at all masters, or at some; one that is there gets what is given.",
+        "Create a group at all masters, or at some; if it exists, change its settings.",
         _create,
     )
     create.add_argument("group")
     _define_settings(create)
-    delete = commands.add("delete", "Delete a group and its offsets; dead letters stay.", _delete)
+    delete = commands.add(
+        "delete", "Delete a group and its offsets; its dead letters are kept.", _delete
+    )
     delete.add_argument("group")
     delete.add_argument("--cluster", help="In this cluster only.")
-    delete.add_argument("--keep-offsets", action="store_true", help="It may go on where it was.")
+    delete.add_argument(
+        "--keep-offsets", action="store_true", help="Keep its offsets, so that it can resume."
+    )
     define_confirmation(delete)
 
 
@@ -57,12 +59,17 @@ def _define_settings(parser: ArgumentParser) -> None:
         "--retries",
         type=whole_number(-1),
         metavar="N",
-        help="How often a message is tried again before it is a dead letter; 16 if left out.",
+        help="Number of redeliveries before a message becomes a dead letter. Default: 16.",
     )
-    parser.add_argument("--retry-queues", type=whole_number(0), metavar="N", help="1 if left out.")
+    parser.add_argument(
+        "--retry-queues",
+        type=whole_number(0),
+        metavar="N",
+        help="Number of retry queues. Default: 1.",
+    )
     enabled = parser.add_mutually_exclusive_group()
-    enabled.add_argument("--disabled", action="store_true", help="Nobody of it gets messages.")
-    enabled.add_argument("--enabled", action="store_true", help="Takes --disabled back.")
+    enabled.add_argument("--disabled", action="store_true", help="Its members receive no messages.")
+    enabled.add_argument("--enabled", action="store_true", help="Reverts --disabled.")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--cluster", help="At the masters of this cluster only.")
     where.add_argument("--broker", metavar="NAME", help="At this broker only.")
@@ -111,7 +118,7 @@ async def _list_row(session: Session, group: str) -> tuple[Fact, ...]:
 
 
 def _kind(members: GroupMembers) -> str | None:
-    """As Java calls it, in fewer words."""
+    """Java's terms, shortened."""
     if members.message_model is None:
         return None
     how = "push" if (members.consume_type or "").endswith("PASSIVELY") else "pull"
@@ -183,7 +190,7 @@ async def _members(session: Session) -> int:
         return DONE
     members = await admin.members(given.group)
     if not members.connections:
-        # A group that nobody knows is a mistake; one that is away is not.
+        # An unknown group is an error; one without members is not.
         await admin.progress(given.group)
     session.finish(
         Report(

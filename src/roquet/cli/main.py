@@ -1,4 +1,4 @@
-"""The root of the command line: which commands there are, and how they end."""
+"""The root of the command line: the commands and their exit codes."""
 
 import gc
 import os
@@ -13,7 +13,7 @@ class _Command(NamedTuple):
     """`module` has a function `define`, which adds the options and sets `run`.
 
     `run` gets what was given and returns the exit code. Where the next word is one of `words`, it
-    is `words_module` instead: what starts a server must not load what looks after one.
+    is `words_module` instead: starting a server must not load the admin commands.
     """
 
     module: str
@@ -28,30 +28,33 @@ class _Command(NamedTuple):
 _COMMANDS: Final = {
     "up": _Command("roquet.cli.up", "Run a name server and brokers, a whole cluster."),
     "namesrv": _Command(
-        "roquet.cli.namesrv", "Run a name server: it tells clients which broker has which topic."
+        "roquet.cli.namesrv", "Run a name server: it gives clients the routes of topics."
     ),
     "broker": _Command(
         "roquet.cli.broker",
-        "Run a broker: it takes messages, keeps them and hands them out; or look after one that"
-        " runs.",
+        "Run a broker, which stores and delivers messages; or administer a running one.",
         ("status", "config", "writes", "promote", "demote"),
         "roquet.cli.broker_admin",
     ),
     "cluster": _Command("roquet.cli.cluster", "Show all brokers: roles, versions, rates, disks."),
     "topic": _Command("roquet.cli.topic", "List, show, create, change and delete topics."),
     "group": _Command("roquet.cli.group", "List and show consumer groups, their lag and members."),
-    "message": _Command("roquet.cli.message", "Send messages, look for them, read along."),
-    "offset": _Command("roquet.cli.offset", "Show where groups are, and move them."),
-    "dlq": _Command("roquet.cli.dlq", "Look at dead letters, and send them again."),
-    "doctor": _Command("roquet.cli.doctor", "Find out why nothing is sent or consumed."),
-    "top": _Command("roquet.cli.top", "Watch topics, groups and brokers as they work."),
+    "message": _Command("roquet.cli.message", "Send, find and follow messages."),
+    "offset": _Command("roquet.cli.offset", "Show and reset the offsets of consumer groups."),
+    "dlq": _Command("roquet.cli.dlq", "Show and resend dead letters."),
+    "doctor": _Command("roquet.cli.doctor", "Diagnose why messages are not sent or consumed."),
+    "top": _Command("roquet.cli.top", "Watch topics, groups and brokers live."),
     "account": _Command(
-        "roquet.cli.account", "List, show, make, change and remove accounts for access control."
+        "roquet.cli.account", "List, show, add, change and remove accounts for access control."
     ),
-    "bench": _Command("roquet.cli.bench", "Measure, with the flags of Apache's benchmark."),
-    "mqadmin": _Command("roquet.cli.mqadmin", "The same by the names of Apache's mqadmin."),
-    "completion": _Command("roquet.cli.completion", "Let a shell complete all of this."),
-    "store": _Command("roquet.cli.store", "Look at the files of a broker, without the broker."),
+    "bench": _Command("roquet.cli.bench", "Run benchmarks, with the flags of Apache's."),
+    "mqadmin": _Command(
+        "roquet.cli.mqadmin", "The same commands under the names of Apache's mqadmin."
+    ),
+    "completion": _Command("roquet.cli.completion", "Print a completion script for a shell."),
+    "store": _Command(
+        "roquet.cli.store", "Inspect, verify, dump and repair the files of a broker."
+    ),
     "spark": _Command("roquet.cli.spark", "Run the jobs of the data pipeline on Spark."),
     "frames": _Command("roquet.cli.frames", "Decode recorded frames of the wire protocol."),
 }
@@ -60,7 +63,7 @@ _NAME_NOW: Final = {"wire": "frames"}
 
 
 class _SayVersion(Action):
-    """Whoever does not ask does not wait for the answer: a checkout has to be looked at."""
+    """Computed only on request: in a checkout it runs git."""
 
     def __call__(self, parser: ArgumentParser, *_: object) -> None:
         from roquet.cli.version import version_text  # noqa: PLC0415
@@ -82,7 +85,7 @@ def main() -> None:
     try:
         exit_code = _run_to_the_end(sys.argv[1:])
     except BrokenPipeError:
-        # Whoever read the output has seen enough.
+        # The reader of the output has closed it.
         exit_code = 1
     except OSError as error:
         print(f"roquet: {error}", file=sys.stderr)
@@ -97,7 +100,7 @@ def main() -> None:
 def _run_to_the_end(arguments: Sequence[str]) -> int:
     """The exit code of a command whose output is written.
 
-    Raises OSError if it cannot be, and SystemExit if the command has told what is wrong.
+    Raises OSError if it cannot be, and SystemExit if the command has reported an error.
     """
     try:
         exit_code = run_command(arguments)
@@ -130,8 +133,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def parser_for(arguments: Sequence[str]) -> ArgumentParser:
-    """With the command loaded that they begin with, and no other: a server starts in a blink, and
-    help comes as fast."""
+    """Loads the command that they start with and no other, so that servers and help start fast."""
     first, next_words = arguments[:1], arguments[1:2]
     return _root_parser(
         {name: [_COMMANDS[name].module_for(next_words)] for name in first if name in _COMMANDS}
@@ -139,7 +141,7 @@ def parser_for(arguments: Sequence[str]) -> ArgumentParser:
 
 
 def whole_parser() -> ArgumentParser:
-    """With everything loaded that there is."""
+    """With all commands loaded."""
     return _root_parser(
         {
             name: [module for module in (command.module, command.words_module) if module]
@@ -151,7 +153,7 @@ def whole_parser() -> ArgumentParser:
 def _root_parser(modules: Mapping[str, Sequence[str]]) -> ArgumentParser:
     """`modules` are loaded, by the name of the command that they are for.
 
-    Commands that have none are left out, unless there is none at all: then help names every one.
+    Commands without modules are left out, unless all are: then help lists every command.
     """
     root = ArgumentParser(
         prog="roquet",
@@ -160,7 +162,7 @@ def _root_parser(modules: Mapping[str, Sequence[str]]) -> ArgumentParser:
         allow_abbrev=False,
     )
     root.add_argument(
-        "--version", action=_SayVersion, nargs=0, help="Say version and commit, and end."
+        "--version", action=_SayVersion, nargs=0, help="Print version and commit, and exit."
     )
     commands = root.add_subparsers(metavar="COMMAND", required=True)
     for name in modules or _COMMANDS:
@@ -178,7 +180,7 @@ def _root_parser(modules: Mapping[str, Sequence[str]]) -> ArgumentParser:
 
 
 def _help_formatter(*, prog: str) -> HelpFormatter:
-    """As wide as the terminal; asked for by every option that is defined.
+    """As wide as the terminal; called for every option that is defined.
 
     Left alone, the formatter would load `shutil` for that, and with it everything that packs files:
     half a megabyte in every server.
@@ -187,9 +189,9 @@ def _help_formatter(*, prog: str) -> HelpFormatter:
 
 
 def _terminal_width() -> int:
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told):
-        return int(told)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
     try:
         return os.get_terminal_size().columns or _HELP_WIDTH
     except OSError:

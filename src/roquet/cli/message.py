@@ -1,4 +1,4 @@
-"""`roquet message`: sending messages, finding them, reading along."""
+"""`roquet message`: send, find and follow messages."""
 
 import sys
 from argparse import ArgumentParser
@@ -38,13 +38,15 @@ def define(parser: ArgumentParser) -> None:
     commands = Commands(parser)
     _define_send(
         commands.add(
-            "send", "Send messages: from the command line, a file, or line by line.", _send
+            "send",
+            "Send messages: from an argument, a file, or the lines of standard input.",
+            _send,
         )
     )
-    _define_tail(commands.add("tail", "Show the last messages of a topic, and follow it.", _tail))
-    by_id = commands.add(
-        "by-id", "Show a message, by the id its producer got or its place.", _by_id
+    _define_tail(
+        commands.add("tail", "Show the last messages of a topic, and follow new ones.", _tail)
     )
+    by_id = commands.add("by-id", "Show a message by its message id or offset id.", _by_id)
     by_id.add_argument("topic")
     by_id.add_argument("id")
     by_key = commands.add("by-key", "Find messages by a key.", _by_key)
@@ -55,64 +57,72 @@ def define(parser: ArgumentParser) -> None:
     by_time.add_argument("topic")
     _define_range(by_time)
     by_offset = commands.add(
-        "by-offset", "Show messages of a queue, from an offset on.", _by_offset
+        "by-offset", "Show messages of a queue, starting at an offset.", _by_offset
     )
     by_offset.add_argument("topic")
     by_offset.add_argument("queue", type=queue_place, metavar="BROKER:QUEUE")
     by_offset.add_argument("offset", type=whole_number(0))
-    by_offset.add_argument("--count", type=whole_number(1), default=1, help="1 if left out.")
-    trace = commands.add("trace", "Show what became of a message, if its clients trace.", _trace)
+    by_offset.add_argument("--count", type=whole_number(1), default=1, help="Default: %(default)s.")
+    trace = commands.add("trace", "Show the trace of a message, if its clients record one.", _trace)
     trace.add_argument("id")
-    trace.add_argument("--trace-topic", metavar="TOPIC", help="Where they write it down.")
+    trace.add_argument("--trace-topic", metavar="TOPIC", help="Topic of the traces.")
 
 
 def _define_send(parser: ArgumentParser) -> None:
     parser.add_argument("topic")
     bodies = parser.add_mutually_exclusive_group(required=True)
     bodies.add_argument("body", nargs="?", help="The text of the message.")
-    bodies.add_argument("--file", type=Path, help="The message is what this file has.")
+    bodies.add_argument("--file", type=Path, help="File with the body of the message.")
     bodies.add_argument(
-        "--lines", action="store_true", help="Each line of standard input is a message."
+        "--lines", action="store_true", help="Send each line of standard input as a message."
     )
     parser.add_argument("--tags")
-    parser.add_argument("--key", action="append", default=[], help="May be repeated.")
+    parser.add_argument("--key", action="append", default=[], help="Can be repeated.")
     parser.add_argument("--property", action="append", default=[], type=pair, metavar="NAME=VALUE")
-    parser.add_argument("--count", type=whole_number(1), default=1, help="So many times.")
+    parser.add_argument("--count", type=whole_number(1), default=1, help="Send it this many times.")
     delay = parser.add_mutually_exclusive_group()
     delay.add_argument("--delay", type=time_span, metavar="SPAN", help="Such as 90s or 2h.")
     delay.add_argument("--delay-level", type=whole_number(1), metavar="N")
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--queue", type=queue_place, metavar="BROKER:QUEUE")
-    place.add_argument("--order-key", metavar="TEXT", help="One queue for all with this text.")
+    place.add_argument(
+        "--order-key", metavar="TEXT", help="Messages with the same text go to one queue."
+    )
     parser.add_argument("--group", default=_GROUP, help="The producer group; %(default)s.")
-    parser.add_argument("--trace", action="store_true", help="Write down what became of it.")
+    parser.add_argument("--trace", action="store_true", help="Record a trace of the message.")
 
 
 def _define_tail(parser: ArgumentParser) -> None:
     parser.add_argument("topic")
-    parser.add_argument("-f", "--follow", action="store_true", help="Go on as messages come.")
+    parser.add_argument("-f", "--follow", action="store_true", help="Keep printing new messages.")
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument(
         "--last",
         type=whole_number(0),
         default=_LAST_COUNT,
         metavar="N",
-        help="Begin with the last N of each queue; %(default)s if left out.",
+        help="Start with the last N of each queue. Default: %(default)s.",
     )
-    begin.add_argument("--since", type=moment, metavar="TIME", help="Such as 10m (ago).")
-    begin.add_argument("--all", action="store_true", help="Begin with the first message.")
-    parser.add_argument("--count", type=whole_number(1), metavar="N", help="End after N messages.")
+    begin.add_argument(
+        "--since", type=moment, metavar="TIME", help="Start at this time, such as 10m (ago)."
+    )
+    begin.add_argument("--all", action="store_true", help="Start with the first message.")
+    parser.add_argument("--count", type=whole_number(1), metavar="N", help="Exit after N messages.")
     filters = parser.add_mutually_exclusive_group()
-    filters.add_argument("--tags", help='Those with one of them: "new || paid".')
-    filters.add_argument("--sql", help="Those that match: \"price > 3 AND city = 'Rome'\".")
-    parser.add_argument("--key", help="Those with this key.")
+    filters.add_argument("--tags", help='With one of these tags: "new || paid".')
+    filters.add_argument("--sql", help="Matching this expression: \"price > 3 AND city = 'Rome'\".")
+    parser.add_argument("--key", help="With this key.")
     parser.add_argument("--property", action="append", default=[], type=pair, metavar="NAME=VALUE")
-    parser.add_argument("--grep", metavar="TEXT", help="Those with this text in the body.")
+    parser.add_argument("--grep", metavar="TEXT", help="With this text in the body.")
 
 
 def _define_range(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--from", dest="begin", type=moment, metavar="TIME", help="2026-11-15T20:16, or 90m (ago)."
+        "--from",
+        dest="begin",
+        type=moment,
+        metavar="TIME",
+        help="2026-11-15T20:16 (local time unless it has a zone), or 90m (ago).",
     )
     parser.add_argument("--to", dest="end", type=moment, metavar="TIME", help="Not included.")
     parser.add_argument(
@@ -120,7 +130,7 @@ def _define_range(parser: ArgumentParser) -> None:
         type=whole_number(1),
         default=_COUNT_DEFAULT,
         metavar="N",
-        help="No more than N, the oldest; %(default)s if left out.",
+        help="At most N, the oldest ones. Default: %(default)s.",
     )
 
 
@@ -199,7 +209,7 @@ async def _tail(session: Session) -> int:
 async def _print_what_is_there(
     session: Session, start: FollowFrom, ends: dict[QueueRef, int]
 ) -> None:
-    """In the order in which they were stored, which takes all of them first."""
+    """In the order in which they were stored, so all are read first."""
     given = session.given
     found: list[ReceivedMessage] = []
     messages = session.admin.follow(given.topic, start, ends=ends, tags=given.tags, sql=given.sql)
@@ -236,7 +246,7 @@ def _is_wanted(session: Session, message: ReceivedMessage) -> bool:
 
 
 def _print(session: Session, message: ReceivedMessage) -> None:
-    """At once: who follows wants to see it now."""
+    """Flushes: a follower of the output sees it at once."""
     if session.given.json:
         print(_encode(message_members(message)).decode(), flush=True)
     else:
@@ -276,7 +286,7 @@ async def _by_offset(session: Session) -> int:
 def _show_found(session: Session, found: list[ReceivedMessage]) -> int:
     session.finish(messages_report(found, as_json=session.given.json))
     if not found:
-        raise Failed("no message is like that: look at another topic or time", NOT_FOUND)
+        raise Failed("no message matches: check the topic and the time range", NOT_FOUND)
     return DONE
 
 
@@ -287,7 +297,7 @@ async def _trace(session: Session) -> int:
     session.finish(Report({}, [ReportTable("trace", columns, list(map(_trace_row, events)))]))
     if not events:
         raise Failed(
-            "nobody wrote down what became of it: clients trace with trace=True, and brokers need"
+            "no trace found: clients record traces with trace=True, and brokers need"
             " traceTopicEnable=true",
             NOT_FOUND,
         )

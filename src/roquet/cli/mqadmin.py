@@ -1,6 +1,6 @@
-"""`roquet mqadmin`: the names and flags of Apache's tool, for hands and scripts that know them.
+"""`roquet mqadmin`: the names and flags of Apache's tool, for existing scripts and habits.
 
-Each stands for a command of ours, which does the work and says what came of it.
+Each is translated to a command of ours, which does the work and reports the result.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -44,7 +44,7 @@ def _where(given: Namespace) -> Words:
 
 
 def _time(text: str) -> str:
-    """Java's own way to write one, or what everybody writes."""
+    """In Java's format, or any that our commands accept."""
     try:
         return datetime.strptime(text, _JAVA_TIME).astimezone().isoformat()
     except ValueError:
@@ -109,12 +109,12 @@ COMMANDS: Final = {
         "List topics.", [_Flag("c", "clusterModel")], lambda _: ["topic", "list", "--all"]
     ),
     "topicStatus": _Command("Queues of a topic.", [_TOPIC], lambda it: ["topic", "show", it.topic]),
-    "topicRoute": _Command("Where it is.", [_TOPIC], lambda it: ["topic", "route", it.topic]),
+    "topicRoute": _Command("Route of a topic.", [_TOPIC], lambda it: ["topic", "route", it.topic]),
     "topicClusterList": _Command(
-        "In which clusters it is.", [_TOPIC], lambda it: ["topic", "route", it.topic]
+        "Clusters of a topic.", [_TOPIC], lambda it: ["topic", "route", it.topic]
     ),
     "updateTopic": _Command(
-        "Make or change a topic.",
+        "Create or change a topic.",
         [
             _TOPIC,
             _BROKER,
@@ -128,7 +128,7 @@ COMMANDS: Final = {
         _update_topic,
     ),
     "updateTopicPerm": _Command(
-        "Change what may be done with a topic: 2 write, 4 read, 6 both.",
+        "Change the permission of a topic: 2 write, 4 read, 6 both.",
         [_TOPIC, _BROKER, _CLUSTER, _Flag("p", "perm", is_required=True)],
         lambda it: [
             *("topic", "change", it.topic, "--permission", _PERMISSIONS.get(it.perm, it.perm)),
@@ -145,7 +145,7 @@ COMMANDS: Final = {
     ),
     "clusterList": _Command("All brokers.", [], lambda _: ["cluster"]),
     "brokerStatus": _Command(
-        "What a broker says about itself.",
+        "Runtime statistics of a broker.",
         [_THE_BROKER],
         lambda it: ["broker", "status", it.brokerAddr],
     ),
@@ -164,17 +164,17 @@ COMMANDS: Final = {
         lambda it: ["broker", "config", "set", it.brokerAddr, f"{it.key}={it.value}"],
     ),
     "wipeWritePerm": _Command(
-        "Keep producers away from a broker.",
+        "Forbid writes at a broker.",
         [_Flag("b", "brokerName", is_required=True)],
         lambda it: ["broker", "writes", "forbid", it.brokerName],
     ),
     "addWritePerm": _Command(
-        "Take that back.",
+        "Allow writes at a broker again.",
         [_Flag("b", "brokerName", is_required=True)],
         lambda it: ["broker", "writes", "allow", it.brokerName],
     ),
     "updateSubGroup": _Command(
-        "Make or change a group.",
+        "Create or change a group.",
         [
             _GROUP,
             _BROKER,
@@ -186,7 +186,7 @@ COMMANDS: Final = {
         _update_group,
     ),
     "deleteSubGroup": _Command(
-        "Delete a group; its offsets stay, unless -r true.",
+        "Delete a group; its offsets are kept, unless -r true.",
         [_GROUP, _CLUSTER, _Flag("r", "removeOffset")],
         lambda it: [
             *("group", "delete", it.groupName, "--yes"),
@@ -195,7 +195,7 @@ COMMANDS: Final = {
         ],
     ),
     "consumerProgress": _Command(
-        "How far groups are.",
+        "Progress of consumer groups.",
         [_Flag("g", "groupName"), _Flag("t", "topicName")],
         lambda it: (
             ["group", "list"]
@@ -204,12 +204,12 @@ COMMANDS: Final = {
         ),
     ),
     "consumerConnection": _Command(
-        "Who of a group is connected.",
+        "Connected members of a group.",
         [_Flag("g", "consumerGroup", is_required=True)],
         lambda it: ["group", "members", it.consumerGroup],
     ),
     "consumerStatus": _Command(
-        "What a member of a group says about itself.",
+        "State of a member of a group.",
         [_Flag("g", "consumerGroup", is_required=True), _Flag("i", "clientId")],
         lambda it: ["group", "members", it.consumerGroup, *_option("--member", it.clientId)],
     ),
@@ -227,12 +227,12 @@ COMMANDS: Final = {
         _send,
     ),
     "queryMsgById": _Command(
-        "A message by the id of its place.",
+        "A message by its offset id.",
         [_TOPIC, _Flag("i", "msgId", is_required=True)],
         lambda it: ["message", "by-id", it.topic, it.msgId],
     ),
     "queryMsgByUniqueKey": _Command(
-        "A message by the id that its producer got.",
+        "A message by its unique key, which is its message id.",
         [_TOPIC, _Flag("i", "msgId", is_required=True)],
         lambda it: ["message", "by-id", it.topic, it.msgId],
     ),
@@ -251,7 +251,7 @@ COMMANDS: Final = {
         ],
     ),
     "queryMsgByOffset": _Command(
-        "A message by its place in a queue.",
+        "A message by its queue offset.",
         [
             _TOPIC,
             _Flag("b", "brokerName", is_required=True),
@@ -268,7 +268,7 @@ COMMANDS: Final = {
         lambda it: ["message", "by-time", it.topic, *_range(it)],
     ),
     "queryMsgTraceById": _Command(
-        "What became of a message.",
+        "Trace of a message.",
         [_Flag("i", "msgId", is_required=True), _Flag("t", "traceTopic")],
         lambda it: ["message", "trace", it.msgId, *_option("--trace-topic", it.traceTopic)],
     ),
@@ -283,7 +283,7 @@ COMMANDS: Final = {
         lambda it: ["account", "remove", it.accessKey, "--yes", *_where(it)],
     ),
     "resetOffsetByTime": _Command(
-        "Move a group to a time.",
+        "Reset the offsets of a group to a time.",
         [
             _Flag("g", "group", is_required=True),
             _TOPIC,
@@ -292,12 +292,12 @@ COMMANDS: Final = {
         _reset_by_time,
     ),
     "skipAccumulatedMessage": _Command(
-        "Let a group go on with what is new.",
+        "Skip all stored messages.",
         [_Flag("g", "group", is_required=True), _TOPIC],
         lambda it: ["offset", "skip", it.group, it.topic, "--yes"],
     ),
     "cloneGroupOffset": _Command(
-        "Move a group to where another one is.",
+        "Set the offsets of a group to those of another one.",
         [
             _Flag("s", "srcGroup", is_required=True),
             _Flag("d", "destGroup", is_required=True),
@@ -310,8 +310,8 @@ COMMANDS: Final = {
 
 def define(parser: ArgumentParser) -> None:
     parser.description = (
-        "Commands of Apache's mqadmin, by their names and flags; each is one of ours. As there,"
-        " nobody is asked before something is changed."
+        "Commands of Apache's mqadmin, with its names and flags. As there, changes are made"
+        " without confirmation."
     )
     names = parser.add_subparsers(metavar="NAME", required=True)
     for name, command in COMMANDS.items():
@@ -319,7 +319,7 @@ def define(parser: ArgumentParser) -> None:
             name, help=command.summary, description=command.summary, allow_abbrev=False
         )
         own.add_argument("-n", "--namesrvAddr", metavar="ADDRESSES")
-        own.add_argument("--json", action="store_true", help="Print JSON, for programs.")
+        own.add_argument("--json", action="store_true", help="Print JSON.")
         for flag in command.flags:
             own.add_argument(
                 f"-{flag.letter}", f"--{flag.name}", required=flag.is_required, dest=flag.name

@@ -37,12 +37,16 @@ def define(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="A properties file of an Apache name server.",
     )
-    parser.add_argument("--host", help="The address to listen on. Without it, this machine only.")
-    parser.add_argument("--port", type=port_number, help="The port to listen on; 0 takes any.")
+    parser.add_argument(
+        "--host", help="Address to listen on. Default: that of the file, or 127.0.0.1."
+    )
+    parser.add_argument(
+        "--port", type=port_number, help="Port to listen on; 0 takes any free port."
+    )
     define_access(parser)
     define_tls(parser)
     define_monitoring(parser)
-    # Taken because Apache takes it; means nothing here.
+    # Accepted because Apache accepts it; has no effect.
     parser.add_argument("-n", help=SUPPRESS)
     parser.set_defaults(run=_run)
 

@@ -1,4 +1,4 @@
-"""`roquet offset`: where groups are in their queues, and how to move them."""
+"""`roquet offset`: committed offsets of consumer groups, and resetting them."""
 
 from argparse import ArgumentParser
 
@@ -12,30 +12,37 @@ from roquet.client.queue_ref import QueueRef
 from roquet.reporting import Fact, Report, ReportTable
 
 _MORE = """\
-What it would mean is shown first; nothing happens without --yes, or a yes at
-the terminal. Members that are connected go on elsewhere within seconds.
+The effect is shown first; nothing is changed without --yes or a confirmation at
+the terminal. Connected members continue at the new offsets within seconds.
 """
 
 
 def define(parser: ArgumentParser) -> None:
     commands = Commands(parser)
-    show = commands.add("show", "Show where a group goes on in each queue.", _show)
+    show = commands.add("show", "Show the committed offset of a group in each queue.", _show)
     show.add_argument("group")
     show.add_argument("--topic", help="In this topic only.")
-    reset = commands.add("reset", "Move a group to another place in a topic.", _reset, _MORE)
+    reset = commands.add("reset", "Reset the offsets of a group in a topic.", _reset, _MORE)
     _define_group_and_topic(reset)
     to = reset.add_mutually_exclusive_group(required=True)
-    to.add_argument("--to-start", action="store_true", help="The first message there is.")
-    to.add_argument("--to-end", action="store_true", help="What is sent from now on.")
-    to.add_argument("--to-time", type=moment, metavar="TIME", help="Stored then; 90m is ago.")
+    to.add_argument("--to-start", action="store_true", help="To the first stored message.")
+    to.add_argument("--to-end", action="store_true", help="To the end: only new messages.")
+    to.add_argument(
+        "--to-time",
+        type=moment,
+        metavar="TIME",
+        help="To messages stored at this time or later; 90m is 90 minutes ago.",
+    )
     to.add_argument("--to-offset", type=whole_number(0), metavar="OFFSET")
     _define_queues(reset)
     define_confirmation(reset)
-    skip = commands.add("skip", "Let a group go on with what is sent from now on.", _skip, _MORE)
+    skip = commands.add("skip", "Skip all messages that are stored now.", _skip, _MORE)
     _define_group_and_topic(skip)
     _define_queues(skip)
     define_confirmation(skip)
-    clone = commands.add("clone", "Move a group to where another one is.", _clone, _MORE)
+    clone = commands.add(
+        "clone", "Set the offsets of a group to those of another one.", _clone, _MORE
+    )
     clone.add_argument("source", metavar="FROM-GROUP")
     clone.add_argument("group", metavar="TO-GROUP")
     clone.add_argument("topic")
@@ -53,7 +60,7 @@ def _define_queues(parser: ArgumentParser) -> None:
         action="append",
         type=queue_place,
         metavar="BROKER:QUEUE",
-        help="In this queue only; may be repeated.",
+        help="In this queue only; can be repeated.",
     )
 
 
@@ -88,7 +95,7 @@ async def _clone(session: Session) -> int:
         if each.consumer_offset is not None and each.queue.topic == given.topic
     }
     if not offsets:
-        raise Failed(f"group {given.source!r} never took a message of {given.topic!r}", NOT_FOUND)
+        raise Failed(f"group {given.source!r} has no offsets in topic {given.topic!r}", NOT_FOUND)
     return await _apply(session, await session.admin.plan_reset(given.group, given.topic, offsets))
 
 
@@ -96,7 +103,7 @@ async def _move(session: Session, to: ResetTarget) -> int:
     given = session.given
     places = given.queue
     queues = None if places is None else [QueueRef(given.topic, *each) for each in places]
-    # A group that nobody knows would be made by this, and is more likely misspelt.
+    # An unknown group would be created by this, and is more likely misspelled.
     await session.admin.progress(given.group, topic=given.topic)
     plan = await session.admin.plan_reset(given.group, given.topic, to, queues=queues)
     return await _apply(session, plan)
@@ -104,9 +111,9 @@ async def _move(session: Session, to: ResetTarget) -> int:
 
 async def _apply(session: Session, plan: ResetPlan) -> int:
     session.finish(_plan_report(plan))
-    if is_confirmed(session, f"Move group {plan.group}?"):
+    if is_confirmed(session, f"Reset the offsets of group {plan.group}?"):
         await session.admin.apply_reset(plan)
-        session.reporter.say("moved")
+        session.reporter.say("offsets reset")
     return DONE
 
 

@@ -1,4 +1,4 @@
-"""`roquet topic`: which topics there are, how they are set up, what is in them."""
+"""`roquet topic`: topics, their settings, routes and contents."""
 
 import asyncio
 from argparse import ArgumentParser, Namespace
@@ -33,22 +33,24 @@ def define(parser: ArgumentParser) -> None:
     commands = Commands(parser)
     listing = commands.add("list", "List topics.", _list)
     listing.add_argument(
-        "--all", action="store_true", help="Also retries, dead letters and the system's own."
+        "--all", action="store_true", help="Include retry, dead-letter and system topics."
     )
     listing.add_argument(
-        "--counts", action="store_true", help="Count the messages, which asks once for each topic."
+        "--counts", action="store_true", help="Count messages; takes one request per topic."
     )
-    show = commands.add("show", "Show a topic: settings, queues, groups that read it.", _show)
+    show = commands.add("show", "Show a topic: settings, queues, consumer groups.", _show)
     show.add_argument("topic")
-    route = commands.add("route", "Show where a topic is, as clients are told.", _route)
+    route = commands.add("route", "Show the route of a topic, as clients receive it.", _route)
     route.add_argument("topic")
-    create = commands.add("create", "Make a topic at all masters, or at some.", _create)
+    create = commands.add("create", "Create a topic at all masters, or at some.", _create)
     create.add_argument("topic")
     create.add_argument(
-        "--or-change", action="store_true", help="One that is there gets what is given."
+        "--or-change", action="store_true", help="If the topic exists, change its settings."
     )
     _define_settings(create)
-    change = commands.add("change", "Change a topic; what is not given stays.", _change)
+    change = commands.add(
+        "change", "Change settings of a topic; omitted ones stay unchanged.", _change
+    )
     change.add_argument("topic")
     _define_settings(change)
     delete = commands.add("delete", "Delete a topic with all its messages.", _delete)
@@ -64,12 +66,17 @@ def permission_text(permission: Permission) -> str:
 
 def _define_settings(parser: ArgumentParser) -> None:
     count = whole_number(1, _QUEUE_COUNT_MAX)
-    parser.add_argument("--queues", type=count, metavar="N", help="To read from and write to.")
+    parser.add_argument(
+        "--queues", type=count, metavar="N", help="Number of read and write queues."
+    )
     parser.add_argument("--read-queues", type=count, metavar="N")
     parser.add_argument("--write-queues", type=count, metavar="N")
     parser.add_argument("--permission", choices=list(_PERMISSIONS))
     parser.add_argument(
-        "--ordered", action="store_true", default=None, help="Producers keep to a fixed order."
+        "--ordered",
+        action="store_true",
+        default=None,
+        help="Producers use the queues in a fixed order.",
     )
     parser.add_argument(
         "--attribute",
@@ -77,11 +84,13 @@ def _define_settings(parser: ArgumentParser) -> None:
         default=[],
         type=pair,
         metavar="NAME=VALUE",
-        help="As brokers of 5.x know them, such as message.type=FIFO; may be repeated.",
+        help="Attribute of brokers of 5.x, such as message.type=FIFO; can be repeated.",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--cluster", help="At the masters of this cluster only.")
-    where.add_argument("--broker", metavar="NAME", help="At this broker only, or host:port.")
+    where.add_argument(
+        "--broker", metavar="NAME", help="At this broker only: its name, or host:port."
+    )
 
 
 async def _list(session: Session) -> int:
@@ -195,7 +204,7 @@ async def _create(session: Session) -> int:
     masters = await _wanted_masters(session)
     there = (await admin.all_topic_settings()).get(given.topic, {})
     if not given.or_change and not there.keys().isdisjoint(masters):
-        text = f"topic {given.topic!r} is there already; change it with: roquet topic change"
+        text = f"topic {given.topic!r} already exists; change it with: roquet topic change"
         raise Failed(text, FAILED)
     settings = {broker: _changed(there.get(broker, DEFAULT_SETTINGS), given) for broker in masters}
     await _put(session, settings)
@@ -236,13 +245,13 @@ async def _wanted_masters(session: Session) -> list[str]:
     if not found:
         clusters = ", ".join(sorted({each.cluster for each in known})) or "none"
         where = f"cluster {cluster!r}" if cluster else "the cluster"
-        text = f"no name server knows a master of {where}; there are clusters: {clusters}"
+        text = f"no master of {where} is registered; registered clusters: {clusters}"
         raise Failed(text, NOT_FOUND)
     return found
 
 
 def _changed(settings: TopicSettings, given: Namespace) -> TopicSettings:
-    """What was given in place of what was."""
+    """`settings` with the given changes."""
     read = given.read_queues or given.queues or settings.read_queue_count
     write = given.write_queues or given.queues or settings.write_queue_count
     permission = settings.permission

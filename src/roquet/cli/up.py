@@ -20,66 +20,66 @@ _MISUSED: Final = 2
 
 def define(parser: ArgumentParser) -> None:
     parser.description = (
-        "Run a name server and brokers until SIGINT or SIGTERM; one line on stdout says ready."
+        "Run a name server and brokers until SIGINT or SIGTERM. Prints a line that starts with"
+        " 'ready' once clients can connect."
     )
     parser.add_argument(
         "--dir",
         type=Path,
         metavar="DIR",
-        help="Where messages are kept. Without it they are gone when the cluster stops.",
+        help="Directory for messages. If omitted, messages are deleted when the cluster stops.",
     )
     parser.add_argument(
         "--host",
         default="127.0.0.1",
-        help="The address to listen on. Without it, this machine only.",
+        help="Address to listen on. Default: %(default)s, for this machine only.",
     )
     parser.add_argument(
         "--advertise",
         type=reachable_host_name,
         metavar="HOST",
-        help="The address that clients are told. Without it, the one that is listened on, or a"
-        " guess if that is 0.0.0.0.",
+        help="Host that clients connect to. Default: the listen address; if that is 0.0.0.0, it is"
+        " detected and logged.",
     )
     parser.add_argument(
         "--name-server-port",
         type=port_number,
         default=9876,
         metavar="PORT",
-        help="%(default)s if left out; 0 takes any free port.",
+        help="Default: %(default)s; 0 takes any free port.",
     )
     parser.add_argument(
         "--broker-port",
         type=port_number,
         default=10911,
         metavar="PORT",
-        help="Of the first broker, the others follow. %(default)s if left out; 0 takes any free"
-        " ports.",
+        help="Port of the first broker; the next one is 10 higher. Default: %(default)s; 0 takes"
+        " free ports.",
     )
     parser.add_argument(
         "--brokers",
         type=whole_number(1, BROKER_COUNT_MAX),
         default=1,
         metavar="COUNT",
-        help="How many brokers; one if left out.",
+        help="Number of brokers. Default: %(default)s.",
     )
     parser.add_argument(
         "--replicas",
         type=whole_number(0, REPLICA_COUNT_MAX),
         default=0,
         metavar="COUNT",
-        help="How many slaves each broker has, which copy what it takes; none if left out.",
+        help="Number of slaves per broker, which replicate its messages. Default: %(default)s.",
     )
     parser.add_argument(
         "--failover",
         action="store_true",
-        help="A slave steps in for a master that is lost: every broker is a process of its own, and"
-        " an etcd is started with them, which has to be installed. Needs --replicas.",
+        help="Elect a slave when its master fails. Every broker is a process of its own, and etcd,"
+        " which has to be installed, is started with them. Requires --replicas.",
     )
     parser.add_argument(
         "--tls",
         action="store_true",
-        help="Speak nothing but TLS, with a certificate that is made for it; the line that says"
-        " ready names its file.",
+        help="Accept TLS only, with a generated certificate; the ready line names its file.",
     )
     define_monitoring(parser)
     parser.set_defaults(run=_run)
@@ -112,7 +112,7 @@ def _run(given: Namespace) -> int:
 
 
 def _no_failover(given: Namespace) -> str | None:
-    """What it does not go together with."""
+    """Why --failover cannot be used, or None."""
     if not given.replicas:
-        return "needs --replicas"
-    return "not with --http" if given.http else None
+        return "requires --replicas"
+    return "cannot be combined with --http" if given.http else None

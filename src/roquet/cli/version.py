@@ -1,6 +1,6 @@
-"""Which Roquet this is: its version, and the commit it was made from.
+"""Version, and the commit it was built from; loaded for `--version` only.
 
-A wheel says it in a file that was written when it was built; a checkout is asked itself.
+A wheel has the commit in a file that was written when it was built; in a checkout git is run.
 """
 
 import subprocess
@@ -29,7 +29,7 @@ def _written(path: Path) -> str | None:
 
 
 def _checked_out(root: Path) -> str | None:
-    """With "-dirty" behind it where files have been changed since."""
+    """With the suffix "-dirty" where files have been changed since."""
     # Without the first look, any repository that the package is installed below would answer.
     if not (root / ".git").exists():
         return None

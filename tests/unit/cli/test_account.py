@@ -165,7 +165,7 @@ def test_an_account_lives_and_ends_at_all_brokers(at_brokers: BlockingCluster) -
 def test_what_is_so_already_is_no_change(at_brokers: BlockingCluster) -> None:
     finished = roquet("account", "change", KNOWN.access_key, "--no-admin")
     assert finished.exit_code == 0
-    assert finished.stderr == "roquet account change: there is nothing to change\n"
+    assert finished.stderr == "roquet account change: nothing to change\n"
 
 
 def test_brokers_refuse_what_makes_no_sense(at_brokers: BlockingCluster) -> None:
@@ -200,7 +200,7 @@ def test_mqadmins_names_are_a_second_way_in(at_brokers: BlockingCluster) -> None
 @pytest.mark.parametrize(
     ("arguments", "complaint", "exit_code"),
     [
-        (["operator"], "there is an account 'operator' already", 1),
+        (["operator"], "account 'operator' already exists", 1),
         (["short"], "7 characters", 1),
         (["shop-front", "--topic", "orders"], "NAME=RIGHT", 2),
         (["shop-front", "--all-topics", "ALL"], "'ALL' is not a right", 2),

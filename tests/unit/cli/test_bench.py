@@ -88,8 +88,8 @@ def test_transactions_end_as_they_should(roquet_cluster: BlockingCluster) -> Non
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("producer", "-k", "yes"), "'yes' is neither true nor false"),
-        (("consumer", "-r", "2"), "'2' is not a share, from 0.0 to 1.0"),
+        (("producer", "-k", "yes"), "'yes' is not true or false"),
+        (("consumer", "-r", "2"), "'2' is not a number from 0.0 to 1.0"),
         (("consumer", "-f", "TAG", "-e", "absent"), "absent: No such file or directory"),
     ],
 )

@@ -94,8 +94,8 @@ def test_what_is_not_obeyed_is_named_once(tmp_path: Path) -> None:
     with OurBroker(tmp_path, configuration=configuration) as broker:
         pass
     said = broker.log_tail()
-    assert "without effect: sendMessageThreadPoolNums; unknown, perhaps mistyped: noSuc" in said
-    assert "taken for false, as Java does: traceOn" in said
+    assert "without effect: sendMessageThreadPoolNums; unknown, possibly misspelled: noSuc" in said
+    assert "read as false, as Java does: traceOn" in said
     assert "none is named in namesrvAddr" in said
     # How full the disk of this machine is does not matter here.
     warnings = [line for line in said.splitlines() if "WARNING" in line]

@@ -42,11 +42,15 @@ def test_a_setting_is_changed_and_the_old_value_told(at: Shop) -> None:
 @pytest.mark.parametrize(
     ("words", "exit_code", "complaint"),
     [
-        (("status", "broker-z"), 4, "knows a broker 'broker-z'; there are: broker-a, broker-b"),
+        (
+            ("status", "broker-z"),
+            4,
+            "broker 'broker-z' is not registered; registered brokers: broker-a, broker-b",
+        ),
         (("config", "get", "broker-a", "absent"), 4, "has no setting absent"),
         (("config", "set", "broker-a", "absent=1"), 4, "has no setting absent; see: roquet"),
         (("config", "set", "broker-a", "absent"), 2, "'absent' is not NAME=VALUE"),
-        (("config", "set", "broker-a", "storePathRootDir=x"), 1, "; set it in the file that"),
+        (("config", "set", "broker-a", "storePathRootDir=x"), 1, "; set it in the config file"),
     ],
 )
 def test_what_cannot_be_done(

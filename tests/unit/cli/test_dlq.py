@@ -82,7 +82,7 @@ def test_some_are_sent_again(dead: Shop) -> None:
     message_id = dead.message_ids[2]
     finished = roquet("dlq", "resend", "morgue", "--id", message_id, "--yes")
     assert finished.exit_code == 0, finished.stderr
-    assert finished.stderr == "roquet dlq resend: sent 1 messages again\n"
+    assert finished.stderr == "roquet dlq resend: resent 1 messages\n"
     assert order_count(dead) == before + 1
     assert len(dead.admin.messages_by_key("orders", "key2")) == 2
 
@@ -106,7 +106,7 @@ def test_nothing_is_sent_without_a_yes(dead: Shop) -> None:
 def test_what_is_not_there_is_not_sent(dead: Shop, words: tuple[str, ...]) -> None:
     finished = roquet("dlq", "resend", *words, "--yes")
     assert (finished.exit_code, finished.stdout) == (4, "")
-    assert "has no such dead letters; see: roquet dlq list" in finished.stderr
+    assert "has no matching dead letters; see: roquet dlq list" in finished.stderr
 
 
 @pytest.mark.slow

@@ -51,13 +51,15 @@ def test_a_broker_that_nobody_can_reach(roquet_cluster: BlockingCluster) -> None
 
 def test_a_topic_that_takes_nothing(at: Shop) -> None:
     assert roquet("topic", "create", "closed", "--permission", "r").exit_code == 0
-    assert "problem: topic closed no broker takes messages of it" in findings("--topic", "closed")
+    assert "problem: topic closed no broker accepts messages for it" in findings(
+        "--topic", "closed"
+    )
     assert roquet("topic", "delete", "closed", "--yes").exit_code == 0
 
 
 def test_a_topic_that_is_not_there_yet(at: Shop) -> None:
     found = findings("--topic", "absent", "--group", "billing")
-    assert any("is not there yet; the first message makes it" in each for each in found)
+    assert any("does not exist yet; the first message creates it" in each for each in found)
 
 
 def test_a_group_that_nobody_knows(at: Shop) -> None:
@@ -65,7 +67,7 @@ def test_a_group_that_nobody_knows(at: Shop) -> None:
     assert found.startswith("problem: group absent no broker knows a group 'absent'")
 
 
-def test_members_that_want_different_things(at: Shop) -> None:
+def test_members_with_different_subscriptions(at: Shop) -> None:
     one = PushConsumer(at.name_server, "torn", silent)
     one.subscribe("orders", tags="new")
     two = PushConsumer(at.name_server, "torn", silent)
@@ -73,5 +75,5 @@ def test_members_that_want_different_things(at: Shop) -> None:
     with one, two:
         wait_until(lambda: len(at.admin.members("torn").connections) == 2)
         found = findings("--group", "torn")
-    assert any("its members want different things" in each for each in found)
+    assert any("its members have different subscriptions" in each for each in found)
     at.admin.delete_group("torn")

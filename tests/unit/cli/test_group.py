@@ -61,5 +61,5 @@ def test_names_alone(at: Shop) -> None:
 def test_a_group_that_is_not_there(at: Shop, command: str) -> None:
     finished = roquet("group", command, "absent")
     assert (finished.exit_code, finished.stdout) == (4, "")
-    assert finished.stderr.startswith(f"roquet group {command}: no broker knows a group 'absent'")
+    assert finished.stderr.startswith(f"roquet group {command}: group 'absent' does not exist")
     assert finished.stderr.endswith("see: roquet group list\n")

@@ -43,9 +43,9 @@ def test_a_message_is_shown_by_its_id(at: Shop, monkeypatch: pytest.MonkeyPatch)
     ("words", "complaint"),
     [
         (("by-id", "orders", "0" * 32), "no message of topic 'orders' has the id"),
-        (("by-key", "orders", "absent"), "no message is like that"),
-        (("by-time", "orders", "--to", "2d"), "no message is like that"),
-        (("trace", "0" * 32), "nobody wrote down what became of it"),
+        (("by-key", "orders", "absent"), "no message matches"),
+        (("by-time", "orders", "--to", "2d"), "no message matches"),
+        (("trace", "0" * 32), "no trace found"),
     ],
 )
 def test_what_is_not_found(at: Shop, words: tuple[str, ...], complaint: str) -> None:

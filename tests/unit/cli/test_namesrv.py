@@ -75,7 +75,7 @@ async def test_a_properties_file_is_obeyed_and_what_is_unknown_named_in_one_warn
         lines = await listening_line(process)
     assert "listens on 127.0.0.2:" in lines
     assert lines.count("WARNING") == 1
-    assert "without effect: serverWorkerThreads; unknown, perhaps mistyped: foo" in lines
+    assert "without effect: serverWorkerThreads; unknown, possibly misspelled: foo" in lines
 
 
 @pytest.mark.parametrize(

@@ -85,13 +85,13 @@ def test_nothing_moves_without_a_yes(at: Shop) -> None:
 @pytest.mark.parametrize(
     ("words", "exit_code", "complaint"),
     [
-        (("reset", "absent", "orders", "--to-end", "--yes"), 4, "knows a group 'absent'"),
+        (("reset", "absent", "orders", "--to-end", "--yes"), 4, "group 'absent' does not exist"),
         (("reset", "billing", "absent", "--to-end", "--yes"), 4, "topic 'absent'"),
         (("reset", "billing", "orders"), 2, "one of the arguments --to-start"),
-        (("reset", "billing", "orders", "--to-time", "soon"), 2, "'soon' is no time"),
+        (("reset", "billing", "orders", "--to-time", "soon"), 2, "'soon' is not a time"),
         (("skip", "billing", "orders", "--queue", "b"), 2, "'b' is not BROKER:QUEUE"),
         (("skip", "billing", "orders", "--queue", "b:7", "--yes"), 2, "is not a queue of topic"),
-        (("clone", "absent", "billing", "orders", "--yes"), 4, "knows a group 'absent'"),
+        (("clone", "absent", "billing", "orders", "--yes"), 4, "group 'absent' does not exist"),
     ],
 )
 def test_what_cannot_be_done(

@@ -312,7 +312,7 @@ def test_a_repair_makes_what_apache_made(golden: Path) -> None:
     assert run("verify", golden).exit_code == 1
     result = run("repair", golden)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "queues and index made again" in result.stdout
+    assert "queues and index rebuilt" in result.stdout
     assert contents(golden / "consumequeue") == queues
     assert list(contents(golden / "index").values()) == list(index.values())
     assert run("verify", golden).exit_code == 0
@@ -322,7 +322,7 @@ def test_a_repair_names_what_it_cannot_repair(root: Path) -> None:
     flip(root / "commitlog" / f"{0:020d}", 90)
     result = run("repair", root)
     assert result.exit_code == 0
-    assert result.stdout == f"queues and index made again from {COUNT - 1} records\n"
+    assert result.stdout == f"queues and index rebuilt from {COUNT - 1} records\n"
     assert result.stderr.startswith("roquet store repair: log: bytes 0 to ")
 
 
@@ -426,7 +426,7 @@ def read_screen(terminal: int) -> bytes:
 
 def test_an_inspection_names_broken_queues(root: Path) -> None:
     flip(root / "consumequeue" / "Odd" / "1" / f"{0:020d}", 0)
-    assert "queue 1 of Odd is damaged and ends too early" in run("inspect", root).stdout
+    assert "queue 1 of Odd is damaged and truncated" in run("inspect", root).stdout
 
 
 def test_an_empty_store_can_be_looked_at(tmp_path: Path) -> None:
@@ -506,7 +506,7 @@ def two_brokers(tmp_path: Path) -> Path:
 def test_the_directory_of_a_whole_cluster_means_all_its_brokers(two_brokers: Path) -> None:
     directories = [each["directory"] for each in objects(run("inspect", two_brokers, "--json"))]
     assert directories == [str(two_brokers / name) for name in ("broker-a", "broker-b")]
-    assert run("inspect", two_brokers).stdout.count("closed in order") == 2
+    assert run("inspect", two_brokers).stdout.count("closed cleanly") == 2
     assert run("verify", two_brokers).stdout == (
         "broker-a: 1 records, 1 queues, 0 keys, 0 state files: no faults\n"
         "broker-b: 2 records, 1 queues, 0 keys, 0 state files: no faults\n"
@@ -514,8 +514,8 @@ def test_the_directory_of_a_whole_cluster_means_all_its_brokers(two_brokers: Pat
     assert len(objects(run("dump", two_brokers))) == 3
     assert len(objects(run("dump", two_brokers, "--count", 2))) == 2
     assert run("repair", two_brokers).stdout == (
-        "broker-a: queues and index made again from 1 records\n"
-        "broker-b: queues and index made again from 2 records\n"
+        "broker-a: queues and index rebuilt from 1 records\n"
+        "broker-b: queues and index rebuilt from 2 records\n"
     )
 
 
@@ -564,9 +564,9 @@ def test_a_forbidden_directory_is_told(command: str, root: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (("--queue", "1"), "--queue needs a --topic"),
-        (("--from-time", "yesterday"), "'yesterday' is no time"),
-        (("--to-time", "9" * 30), "is no time"),
+        (("--queue", "1"), "--queue requires --topic"),
+        (("--from-time", "yesterday"), "'yesterday' is not a time"),
+        (("--to-time", "9" * 30), "is not a time"),
         (("--topic", "\udcff"), "is not UTF-8"),
         (("--key", "\udcff"), "is not UTF-8"),
     ],

@@ -56,8 +56,7 @@ def test_a_topic_that_is_there_is_not_created_again(at: Shop) -> None:
     finished = roquet("topic", "create", "orders", "--queues", "9")
     assert (finished.exit_code, finished.stdout) == (1, "")
     assert finished.stderr == (
-        "roquet topic create: topic 'orders' is there already; change it with: roquet topic"
-        " change\n"
+        "roquet topic create: topic 'orders' already exists; change it with: roquet topic change\n"
     )
 
 
@@ -65,7 +64,7 @@ def test_nothing_is_deleted_without_a_yes(at: Shop) -> None:
     finished = roquet("topic", "delete", "orders")
     assert finished.exit_code == 1
     assert "messages  5" in finished.stdout.replace("   ", "  ")
-    assert "nothing was changed; --yes does it" in finished.stderr
+    assert "nothing was changed: confirm with --yes" in finished.stderr
     assert roquet("topic", "delete", "orders", "--dry-run").exit_code == 0
     assert "orders" in at.admin.topics()
 

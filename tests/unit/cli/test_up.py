@@ -32,7 +32,9 @@ def test_a_wildcard_is_never_registered_but_a_guess(tmp_path: Path) -> None:
         assert cluster.name_server.startswith(f"{host}:")
         assert cluster.said_ready.endswith(f" listening-on={EVERYWHERE}")
         assert registered_addresses(cluster) == {cluster.broker}
-    assert f"clients are told {host}, which is a guess; --advertise HOST" in cluster.log_tail()
+    assert (
+        f"advertised host {host} was detected; set it with --advertise HOST" in cluster.log_tail()
+    )
 
 
 @pytest.mark.slow
@@ -41,7 +43,7 @@ def test_an_advertised_host_is_what_clients_are_told(tmp_path: Path) -> None:
     with OurCluster(tmp_path, *arguments) as cluster:
         assert cluster.broker.startswith("localhost:")
         assert registered_addresses(cluster) == {cluster.broker}
-    assert "a guess" not in cluster.log_tail()
+    assert "was detected" not in cluster.log_tail()
 
 
 @pytest.mark.slow
@@ -74,7 +76,7 @@ def test_a_cluster_takes_little_space_and_what_a_killed_one_left_goes_with_the_n
     assert sum(path.stat().st_blocks * 512 for path in left.rglob("*")) < 64 << 20
     with cluster:
         assert not left.exists()
-    assert f"removed {left}: a cluster that was killed left" in cluster.log_tail()
+    assert f"removed {left} (" in cluster.log_tail()
     assert left_behind(tmp_path) == []
 
 

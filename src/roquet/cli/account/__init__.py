@@ -1,6 +1,6 @@
 """`roquet account`: accounts for servers with access control, in a file or at running brokers.
 
-A secret is made here and printed once, when it is new. Nothing else ever shows one.
+A secret is generated here and printed once, when it is new. No other command shows one.
 """
 
 import secrets
@@ -18,9 +18,9 @@ from roquet.protocol.acl import read_right
 from roquet.protocol.errors import BadRight
 from roquet.reporting import Fact, Report, ReportTable
 
-_SECRET_SIZE: Final = 24  # random bytes: nobody guesses that many
+_SECRET_SIZE: Final = 24  # random bytes: too many to guess
 
-# What members of AccountSettings are called here.
+# Column names of the members of AccountSettings.
 _COLUMNS: Final = {
     "is_admin": "admin",
     "topic_right": "all_topics",
@@ -32,29 +32,31 @@ _COLUMNS: Final = {
 assert list(_COLUMNS) == [each.name for each in fields(AccountSettings)]
 
 _WHERE: Final = """\
-With --acl-file it is about a file, an Apache plain_acl.yml; servers that use it see a change within
-a second. Without, it is about all brokers that the name server knows, which ask for an
+With --acl-file, accounts of a file, an Apache plain_acl.yml; servers that use it reload a change
+within a second. Without it, accounts of all registered brokers, which require the credentials of an
 administrator.
 """
 
 
 def define(parser: ArgumentParser) -> None:
     commands = Commands(parser)
-    listing = commands.add("list", "List accounts and what they may do.", _list, _WHERE)
+    listing = commands.add("list", "List accounts and their permissions.", _list, _WHERE)
     _define_places(listing)
-    show = commands.add("show", "Show what an account may do, right by right.", _show, _WHERE)
+    show = commands.add("show", "Show the permissions of an account.", _show, _WHERE)
     show.add_argument("access_key", metavar="ACCESS_KEY")
     _define_places(show)
     add = commands.add(
         "add",
-        "Make an account with a secret that nobody can guess, and print both.",
+        "Add an account with a generated secret, and print both.",
         _add,
         _WHERE,
     )
     add.add_argument("access_key", metavar="ACCESS_KEY", help="Its name: 7 characters or more.")
     _define_settings(add)
     _define_places(add)
-    change = commands.add("change", "Change an account; what is not given stays.", _change, _WHERE)
+    change = commands.add(
+        "change", "Change an account; omitted settings stay unchanged.", _change, _WHERE
+    )
     change.add_argument("access_key", metavar="ACCESS_KEY")
     _define_settings(change)
     for what in ("topic", "group"):
@@ -63,16 +65,18 @@ def define(parser: ArgumentParser) -> None:
             action="append",
             default=[],
             metavar="NAME",
-            help=f"For this {what} it has the right for all others. May be repeated.",
+            help=f"Remove the permission for this {what}; the default applies. Can be repeated.",
         )
     change.add_argument(
         "--new-secret",
         action="store_true",
-        help="Make another secret and print it; whoever has the old one is locked out.",
+        help="Generate a new secret and print it; the old one is rejected from then on.",
     )
     define_confirmation(change)
     _define_places(change)
-    remove = commands.add("remove", "Remove an account: it is let in no more.", _remove, _WHERE)
+    remove = commands.add(
+        "remove", "Remove an account: its requests are rejected.", _remove, _WHERE
+    )
     remove.add_argument("access_key", metavar="ACCESS_KEY")
     define_confirmation(remove)
     _define_places(remove)
@@ -81,38 +85,46 @@ def define(parser: ArgumentParser) -> None:
 def _define_places(parser: ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--acl-file", type=Path, metavar="FILE", help="In this file, without any server."
+        "--acl-file", type=Path, metavar="FILE", help="In this file, without a server."
     )
     where.add_argument("--cluster", help="At the brokers of this cluster only.")
-    where.add_argument("--broker", metavar="NAME", help="At this broker only, or host:port.")
+    where.add_argument(
+        "--broker", metavar="NAME", help="At this broker only: its name, or host:port."
+    )
 
 
 def _define_settings(parser: ArgumentParser) -> None:
     admin = parser.add_mutually_exclusive_group()
-    admin.add_argument("--admin", action="store_true", default=None, help="It may do everything.")
     admin.add_argument(
-        "--no-admin", action="store_false", dest="admin", default=None, help="Takes that back."
+        "--admin", action="store_true", default=None, help="Administrator: all permissions."
+    )
+    admin.add_argument(
+        "--no-admin", action="store_false", dest="admin", default=None, help="Not an administrator."
     )
     parser.add_argument(
         "--topic",
         action="append",
         default=[],
         metavar="NAME=RIGHT",
-        help="What it may do with a topic: PUB, SUB, PUB|SUB or DENY. May be repeated.",
+        help="Permission for a topic: PUB, SUB, PUB|SUB or DENY. Can be repeated.",
     )
     parser.add_argument(
         "--group",
         action="append",
         default=[],
         metavar="NAME=RIGHT",
-        help="What it may do with a consumer group: SUB or DENY. May be repeated.",
+        help="Permission for a consumer group: SUB or DENY. Can be repeated.",
     )
-    parser.add_argument("--all-topics", metavar="RIGHT", help="The same, for all other topics.")
-    parser.add_argument("--all-groups", metavar="RIGHT", help="The same, for all other groups.")
+    parser.add_argument(
+        "--all-topics", metavar="RIGHT", help="Default permission for all other topics."
+    )
+    parser.add_argument(
+        "--all-groups", metavar="RIGHT", help="Default permission for all other groups."
+    )
     parser.add_argument(
         "--addresses",
         metavar="PATTERN",
-        help="Who comes from there need not sign: 10.0.0.7, 10.0.0.*, or '' for nobody.",
+        help="Client addresses that need no signature: 10.0.0.7, 10.0.0.*, or '' for none.",
     )
 
 
@@ -167,8 +179,8 @@ async def _add(session: Session) -> int:
     for place in places:
         if await place.has(given.access_key):
             raise Failed(
-                f"there is an account {given.access_key!r} already, at {place.name}; change it"
-                " with: roquet account change"
+                f"account {given.access_key!r} already exists at {place.name}; change it with:"
+                " roquet account change"
             )
     secret = secrets.token_urlsafe(_SECRET_SIZE)
     report = Report({"access_key": given.access_key, "secret_key": secret})
@@ -186,9 +198,11 @@ async def _change(session: Session) -> int:
     if not table.rows or given.dry_run or (secret is not None and not given.yes):
         session.finish(Report(facts, [table]))
         if not table.rows:
-            session.reporter.say("there is nothing to change")
+            session.reporter.say("nothing to change")
             return DONE
-        question = f"Lock out whoever has the old secret of {given.access_key}?"
+        question = (
+            f"Replace the secret of {given.access_key}? Clients with the old one are rejected."
+        )
         if not is_confirmed(session, question):
             return DONE
     if secret is not None:
@@ -214,7 +228,7 @@ async def _remove(session: Session) -> int:
 async def _put(
     session: Session, wanted: SettingsByPlaces, secret: str | None, report: Report
 ) -> None:
-    """Reports as soon as a place has the secret, though others may fail."""
+    """Reports as soon as one place has the secret, since others may fail."""
     key = session.given.access_key
     is_reported = False
     # One by one: brokers may share a file.
@@ -226,12 +240,12 @@ async def _put(
 
 
 async def _settings(session: Session) -> SettingsByPlaces:
-    """Of the account that was named. Raises Failed if nobody has it."""
+    """Of the given account. Raises Failed if it exists nowhere."""
     key = session.given.access_key
     found = [(place, (await place.accounts()).accounts) for place in await account_places(session)]
     variants = alike((place, accounts[key]) for place, accounts in found if key in accounts)
     if not variants:
-        raise Failed(f"nobody has the access key {key!r}; see: roquet account list", NOT_FOUND)
+        raise Failed(f"account {key!r} does not exist; see: roquet account list", NOT_FOUND)
     return variants
 
 
@@ -246,7 +260,7 @@ def _changes_table(
             if getattr(old, name) != getattr(new, name)
         ]
         if secret is not None:
-            rows.append((_names(at), "secret", None, "a new one"))
+            rows.append((_names(at), "secret", None, "new"))
     return ReportTable("changes", ("at", "what", "before", "after"), rows)
 
 
@@ -263,8 +277,8 @@ def _names(places: Sequence[AccountPlace]) -> str:
 
 
 def changed_settings(settings: AccountSettings, given: Namespace) -> AccountSettings:
-    """What is not given stays. Raises Failed."""
-    said = {
+    """`settings` with the given changes. Raises Failed."""
+    changes = {
         "is_admin": given.admin,
         "topic_right": given.all_topics and _right(given.all_topics),
         "group_right": given.all_groups and _right(given.all_groups),
@@ -272,14 +286,16 @@ def changed_settings(settings: AccountSettings, given: Namespace) -> AccountSett
         "group_rights": _rights(settings.group_rights, given, "group"),
         "trusted_addresses": given.addresses,
     }
-    return replace(settings, **{name: value for name, value in said.items() if value is not None})
+    return replace(
+        settings, **{name: value for name, value in changes.items() if value is not None}
+    )
 
 
 def _rights(before: Mapping[str, str], given: Namespace, what: str) -> dict[str, str]:
     rights = dict(before)
     for name in getattr(given, f"forget_{what}", ()):
         if rights.pop(name, None) is None:
-            raise Failed(f"it has no right of its own for {what} {name!r}", NOT_FOUND)
+            raise Failed(f"the account has no permission of its own for {what} {name!r}", NOT_FOUND)
     for text in getattr(given, what):
         name, _, right = text.partition("=")
         if not name.strip() or not right:

@@ -33,7 +33,7 @@ _SHARED_FILE_LOOKS: Final = 30
 _SHARED_FILE_LOOK_PERIOD_S: Final = 0.1
 
 _SWITCH: Final = "aclEnable"
-# What a broker of Apache says of a list without rights.
+# Remark of an Apache broker for an empty list of permissions.
 _NO_RIGHTS_REFUSED: Final = "Parse Resource format error for ."
 
 
@@ -55,7 +55,7 @@ class AccountPlace(Protocol):
 
 
 async def account_places(session: Session) -> Sequence[AccountPlace]:
-    """As was given: one file, or one broker, or all of them. Raises Failed."""
+    """As given: one file, one broker, or all of them. Raises Failed."""
     given = session.given
     if given.acl_file is not None:
         return [AccountsFile(given.acl_file)]
@@ -65,12 +65,12 @@ async def account_places(session: Session) -> Sequence[AccountPlace]:
         found = await session.admin.brokers(with_state=False)
         found = [each for each in found if given.cluster in (None, each.cluster)]
     if not found:
-        where = f"of cluster {given.cluster!r}" if given.cluster else "at all"
-        raise Failed(f"no name server knows a broker {where}; see: roquet cluster", NOT_FOUND)
+        where = f" of cluster {given.cluster!r}" if given.cluster else ""
+        raise Failed(f"no broker{where} is registered; see: roquet cluster", NOT_FOUND)
     return [AccountsAtBroker(session.admin, each) for each in found]
 
 
-# The settings of an account, by the places that say the same of it.
+# The settings of an account, with the places that have the same ones.
 SettingsByPlaces = list[tuple[list[AccountPlace], AccountSettings]]
 
 
@@ -111,7 +111,7 @@ class AccountsFile:
         )
 
     async def has(self, access_key: str) -> bool:
-        """A file that is not there yet has nobody."""
+        """False if the file does not exist yet."""
         return self._places.file.exists() and access_key in (await self.accounts()).accounts
 
     async def put(self, access_key: str, settings: AccountSettings, secret_key: str | None) -> None:
@@ -140,14 +140,14 @@ class AccountsAtBroker:
             if refused.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
             raise Failed(
-                f"broker {self.name} keeps no accounts of this kind; those of Apache 5.x have users"
-                " in a database: see listUser and createUser of Apache's mqadmin"
+                f"broker {self.name} does not support these accounts; Apache 5.x keeps users in a"
+                " database: see listUser and createUser of Apache's mqadmin"
             ) from None
         except Unreachable:
             # Without access control, a broker of 4.9 fails and answers nothing.
             if (await self._admin.broker_config(self._address)).get(_SWITCH) != "false":
                 raise
-            raise Failed(f"broker {self.name} has no access control: see {_SWITCH}") from None
+            raise Failed(f"access control is off at broker {self.name}: see {_SWITCH}") from None
 
     async def has(self, access_key: str) -> bool:
         return access_key in (await self.accounts()).accounts
@@ -161,8 +161,8 @@ class AccountsAtBroker:
             if _NO_RIGHTS_REFUSED not in (refused.remark or ""):
                 raise
             raise Failed(
-                f"broker {self.name} does not let an account forget its last right, as none of"
-                " Apache does; NAME=DENY takes it"
+                f"broker {self.name} cannot remove the last permission of an account, as no Apache"
+                " broker can; deny it with NAME=DENY"
             ) from None
 
     async def remove(self, access_key: str) -> None:

@@ -39,7 +39,7 @@ _FILE_NAME: Final = "roquet.toml"
 
 
 class BadConfigFile(RoquetError):
-    """The text says which file, and what about it."""
+    """The text names the file and the error."""
 
 
 class CredentialsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,7 +64,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: str | None = None
     timeout_s: float | None = None
     credentials: CredentialsTable | None = None
-    # Without the table, nothing is encrypted.
+    # Without the table, TLS is off.
     tls: TlsTable | None = None
 
 
@@ -74,7 +74,7 @@ NO_FILE: Final = ConfigFile()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     name_server: str
-    # Who said so: what to change if it is wrong.
+    # Where it was set: what to change if it is wrong.
     name_server_from: str
     namespace: str | None
     credentials: Credentials | None
@@ -91,30 +91,38 @@ class Access:
 
 
 def define_access(parser: ArgumentParser) -> None:
-    options = parser.add_argument_group("how the cluster is reached")
+    options = parser.add_argument_group("connection")
     options.add_argument(
         "-n",
         "--name-server",
         metavar="ADDRESSES",
-        help="host:port of name servers, joined by ';', or http://... that names them; else"
-        f" {ENVIRONMENT_NAME}, the file ~/.config/roquet.toml, or {ADDRESS_DEFAULT}.",
+        help="host:port of name servers, separated by ';', or http://... of a page that lists them."
+        f" Default: {ENVIRONMENT_NAME}, the file ~/.config/roquet.toml, or {ADDRESS_DEFAULT}.",
     )
-    options.add_argument("--namespace", help="Topics and groups are those inside of it.")
+    options.add_argument("--namespace", help="Namespace of topics and groups.")
     options.add_argument(
-        "--timeout", type=_seconds, metavar="SECONDS", help="How long a server may take."
+        "--timeout", type=_seconds, metavar="SECONDS", help="Timeout of a request."
     )
-    options.add_argument("--tls", action="store_true", help="Encrypt.")
+    options.add_argument("--tls", action="store_true", help="Use TLS.")
     options.add_argument(
-        "--tls-ca", type=Path, metavar="FILE", help="Whom to trust instead of the system (PEM)."
+        "--tls-ca",
+        type=Path,
+        metavar="FILE",
+        help="CA certificates to verify servers with (PEM); default: the system's.",
     )
     options.add_argument(
-        "--tls-cert", type=Path, metavar="FILE", help="Our own certificate, if they ask for one."
+        "--tls-cert",
+        type=Path,
+        metavar="FILE",
+        help="Client certificate (PEM), if servers require one.",
     )
-    options.add_argument("--tls-key", type=Path, metavar="FILE", help="Its key.")
+    options.add_argument(
+        "--tls-key", type=Path, metavar="FILE", help="Private key of the client certificate (PEM)."
+    )
     options.add_argument(
         "--tls-any-host",
         action="store_true",
-        help="The certificate need not name the address; brokers' seldom do.",
+        help="Do not verify that a certificate names the host; brokers' certificates seldom do.",
     )
 
 
@@ -135,14 +143,14 @@ def access_of(given: Namespace, environment: Mapping[str, str]) -> Access:
 def name_server_of(
     given: str | None, environment: Mapping[str, str], file: ConfigFile
 ) -> tuple[str, str]:
-    """Its address, and who said so."""
+    """Its address, and where it was set."""
     if given:
         return given, "-n"
     if named := environment.get(ENVIRONMENT_NAME):
         return named, ENVIRONMENT_NAME
     if file.name_server:
         return file.name_server, str(config_path(environment))
-    return ADDRESS_DEFAULT, "nobody named another"
+    return ADDRESS_DEFAULT, "default"
 
 
 def _credentials(environment: Mapping[str, str], file: ConfigFile) -> Credentials | None:
@@ -186,14 +194,14 @@ def config_path(environment: Mapping[str, str]) -> Path:
 
 
 def read_config_file(environment: Mapping[str, str]) -> ConfigFile:
-    """Nothing if there is none, unless it was named. Raises BadConfigFile."""
+    """Empty if there is no file, unless one was named. Raises BadConfigFile."""
     path = config_path(environment)
     try:
         members = tomllib.loads(path.read_text(encoding="utf-8"))
         return msgspec.convert(members, ConfigFile)
     except FileNotFoundError:
         if PATH_VARIABLE in environment:
-            raise BadConfigFile(f"{path} is not there, but {PATH_VARIABLE} names it") from None
+            raise BadConfigFile(f"{path}, set by {PATH_VARIABLE}, does not exist") from None
         return NO_FILE
     except OSError as error:
         raise BadConfigFile(f"{path} cannot be read: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""How a command for operators is defined and run.
+"""How an admin command is defined, confirmed and run.
 
 commands = Commands(parser)
 show = commands.add("show", "Show a topic.", _show)
@@ -29,7 +29,7 @@ from roquet.reporting import Report, Reporter
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a command works with: what was given, and a cluster to ask."""
+    """What a command works with: its arguments, the cluster, the output."""
 
     given: Namespace
     access: Access
@@ -52,7 +52,7 @@ class Commands:
         self._parsers = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def add(self, name: str, summary: str, act: Act, more: str = "") -> ArgumentParser:
-        """`more` is said by --help alone. Its options are added to what is returned."""
+        """`more` is shown by --help only. Add its options to the returned parser."""
         parser = self.parser(name, summary, more)
         define_command(parser, act)
         return parser
@@ -69,13 +69,13 @@ class Commands:
 
 
 def define_command(parser: ArgumentParser, act: Act) -> None:
-    parser.add_argument("--json", action="store_true", help="Print JSON, for programs.")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
     define_access(parser)
     parser.set_defaults(run=lambda given: run_act(parser.prog, given, act))
 
 
 def run_act(command: str, given: Namespace, act: Act) -> int:
-    """The exit code. What keeps a command from its work is told in one line."""
+    """The exit code. A failure is reported in one line."""
     reporter = Reporter(command, as_json=given.json)
     access = None
     try:
@@ -94,14 +94,14 @@ async def _acted(given: Namespace, access: Access, reporter: Reporter, act: Act)
 
 def define_confirmation(parser: ArgumentParser) -> None:
     words = parser.add_mutually_exclusive_group()
-    words.add_argument("--yes", action="store_true", help="Do it, without asking.")
-    words.add_argument("--dry-run", action="store_true", help="Show what would be done, no more.")
+    words.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
+    words.add_argument("--dry-run", action="store_true", help="Only show what would be done.")
 
 
 def is_confirmed(session: Session, question: str) -> bool:
-    """Whether to go on, after it was shown what that means. Asks who sits at a terminal.
+    """Whether to continue, after the effects were shown. Asks at a terminal.
 
-    False is a dry run. Raises Failed if nobody said yes.
+    False is a dry run. Raises Failed without a confirmation.
     """
     if session.given.yes:
         return True
@@ -113,7 +113,7 @@ def is_confirmed(session: Session, question: str) -> bool:
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return True
         raise Failed("nothing was changed")
-    raise Failed("nothing was changed; --yes does it, --dry-run only shows it")
+    raise Failed("nothing was changed: confirm with --yes")
 
 
 async def until_stopped(work: Coroutine[Any, Any, object]) -> None:
@@ -136,10 +136,10 @@ async def brokers_named(session: Session, wanted: str) -> list[BrokerInfo]:
     found = [each for each in known if wanted in (each.broker_name, each.address)]
     if not found:
         names = ", ".join(sorted({each.broker_name for each in known})) or "none"
-        raise Failed(f"no name server knows a broker {wanted!r}; there are: {names}", NOT_FOUND)
+        raise Failed(f"broker {wanted!r} is not registered; registered brokers: {names}", NOT_FOUND)
     return found
 
 
 async def broker_name(session: Session, wanted: str | None) -> str | None:
-    """Of what was given, if anything was. Raises Failed."""
+    """The name of the given broker, if one was given. Raises Failed."""
     return None if wanted is None else (await brokers_named(session, wanted))[0].broker_name

@@ -1,15 +1,20 @@
-"""What is said when a command cannot be done: one line with the remedy; and how it ends.
+"""Errors of admin commands: one line with the remedy, and the exit code.
 
 0  done
 1  refused by a server, or found something wrong, or not confirmed
-2  misused: the arguments or the file of settings make no sense
+2  misused: the arguments or the config file are invalid
 3  a server cannot be reached
-4  there is no such topic, group, message or broker
+4  no such topic, group, message or broker
 """
 
 from typing import Final, NamedTuple
 
-from roquet.cli.admin_commands.access import SECRET_KEY_VARIABLE, Access, BadConfigFile
+from roquet.cli.admin_commands.access import (
+    ACCESS_KEY_VARIABLE,
+    SECRET_KEY_VARIABLE,
+    Access,
+    BadConfigFile,
+)
 from roquet.client.errors import (
     BadArgument,
     GroupNotFound,
@@ -48,7 +53,7 @@ class Failed(RoquetError):
 
 
 def failure_of(error: RoquetError, access: Access | None) -> Failure:
-    """`access` is None if it was not even known how to reach anybody."""
+    """`access` is None if the connection options could not be read."""
     match error:
         case Failed():
             return Failure(str(error), error.exit_code)
@@ -56,8 +61,8 @@ def failure_of(error: RoquetError, access: Access | None) -> Failure:
             return Failure(_no_name_server(error, access), UNREACHABLE)
         case Unreachable():
             text = (
-                f"broker {error.broker} cannot be asked: {error.reason}; see whether it runs and"
-                " whether its advertised address leads here: roquet doctor"
+                f"broker {error.broker} is unreachable: {error.reason}; check that it runs and that"
+                " its advertised address is reachable from here: roquet doctor"
             )
             return Failure(text, UNREACHABLE)
         case TopicNotFound():
@@ -65,7 +70,7 @@ def failure_of(error: RoquetError, access: Access | None) -> Failure:
             return Failure(text, NOT_FOUND)
         case GroupNotFound():
             text = (
-                f"no broker knows a group {error.group!r}: it is misspelt, or no consumer of it was"
+                f"group {error.group!r} does not exist: it is misspelled, or no consumer of it has"
                 " ever connected; see: roquet group list"
             )
             return Failure(text, NOT_FOUND)
@@ -73,12 +78,12 @@ def failure_of(error: RoquetError, access: Access | None) -> Failure:
             text = f"{error}; see: roquet group members {error.group}"
             return Failure(text, NOT_FOUND)
         case MessageNotFound():
-            text = f"{error}: it is of another topic, was never sent, or has expired"
+            text = f"{error}: it belongs to another topic, was never sent, or has expired"
             return Failure(text, NOT_FOUND)
         case MembersConnected():
             text = (
-                f"group {error.group!r} is connected to a broker of 4.9, which can move it to a"
-                " time but not to an offset: stop its members first, or give --to-time"
+                f"group {error.group!r} is connected to a broker of 4.9, which can reset it to a"
+                " time but not to an offset: stop its members first, or use --to-time"
             )
             return Failure(text, FAILED)
         case RequestRefused():
@@ -95,7 +100,7 @@ def _no_name_server(error: NoNameServer, access: Access | None) -> str:
         return f"no name server answered ({reasons})"
     return (
         f"no name server answered at {access.name_server} ({access.name_server_from}): {reasons};"
-        " start one with roquet up, or name another with -n HOST:PORT"
+        " start one with roquet up, or set the address with -n HOST:PORT"
     )
 
 
@@ -103,5 +108,6 @@ def _refused(error: RequestRefused) -> str:
     text = f"{error.address} refused ({error.code}): {error.remark or 'no reason given'}"
     # To peers of 4.9, and by brokers of 4.9, everything that access control refuses is an error.
     if error.code == ResponseCode.NO_PERMISSION or _ACCESS_REFUSAL in text:
-        text += f"; give credentials in ~/.config/roquet.toml or {SECRET_KEY_VARIABLE}"
+        text += f"; set credentials in ~/.config/roquet.toml or {ACCESS_KEY_VARIABLE} and"
+        text += f" {SECRET_KEY_VARIABLE}"
     return text

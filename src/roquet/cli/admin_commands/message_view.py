@@ -1,4 +1,4 @@
-"""Messages as operators see them: one line each, or one with everything."""
+"""Messages in the output of commands: one line each, or one message in full."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ def message_report(message: ReceivedMessage, *, as_json: bool) -> Report:
 
 
 def message_members(message: ReceivedMessage) -> dict[str, Fact]:
-    """Everything a program may want. A body that is no UTF-8 is there as base64 only."""
+    """All members, for programs. A body that is not UTF-8 is included as base64 only."""
     body = _body(message)
     return {
         **dict(zip(COLUMNS[:-2], _place(message), strict=True)),
@@ -53,7 +53,7 @@ def message_members(message: ReceivedMessage) -> dict[str, Fact]:
 
 
 def message_line(message: ReceivedMessage) -> str:
-    """For who follows: what comes first is what eyes look for."""
+    """One line of `message tail --follow`, the time first."""
     stored = message.stored.astimezone().isoformat(sep=" ", timespec="milliseconds")
     place = f"{message.queue.broker_name}:{message.queue.queue_id}:{message.queue_offset}"
     marks = " ".join(filter(None, (message.tags, *message.keys)))
@@ -93,7 +93,7 @@ def _body(message: ReceivedMessage) -> bytes:
     try:
         return message.body
     except BadMessage:
-        return message.record.body  # As it is stored: nobody can unpack it.
+        return message.record.body  # As stored: it cannot be decompressed.
 
 
 def _text(body: bytes) -> str | None:
@@ -110,7 +110,7 @@ def matches(
     properties: Mapping[str, str],
     text: str | None,
 ) -> bool:
-    """What brokers cannot filter by."""
+    """Filters that brokers do not have."""
     return (
         (key is None or key in message.keys)
         and all(message.properties.get(name) == value for name, value in properties.items())

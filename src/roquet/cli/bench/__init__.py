@@ -1,7 +1,7 @@
-"""`roquet bench`: Apache's benchmark, with its flags and its columns, so that figures compare.
+"""`roquet bench`: Apache's benchmark, with its flags and columns, so that figures compare.
 
-`counting` is what is counted and how lines are made of it; `producing`, `consuming` and
-`transacting` are the benchmarks. Threads of Apache's are tasks here.
+`counting` has the counters and prints the lines; `producing`, `consuming` and
+`transacting` are the benchmarks. Apache's threads are tasks here.
 """
 
 from argparse import ArgumentParser
@@ -14,8 +14,8 @@ from roquet.cli.bench.transacting import define_transaction_producer
 
 def define(parser: ArgumentParser) -> None:
     parser.description = (
-        "Apache's benchmark programs, with their flags and columns. Credentials come from where"
-        " they come from for all commands."
+        "Apache's benchmark programs, with their flags and columns. Credentials are read from the"
+        " environment or the config file, as for all commands."
     )
     commands = Commands(parser)
     define_producer(commands)

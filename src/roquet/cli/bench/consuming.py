@@ -24,12 +24,12 @@ def share(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number <= 1:
-        raise ArgumentTypeError(f"{text!r} is not a share, from 0.0 to 1.0")
+        raise ArgumentTypeError(f"{text!r} is not a number from 0.0 to 1.0")
     return number
 
 
 def define_consumer(commands: Commands) -> None:
-    parser = commands.add("consumer", "Take messages as fast as they come.", _consume)
+    parser = commands.add("consumer", "Consume as fast as possible.", _consume)
     _define_consumer(parser)
     define_duration(parser)
 
@@ -47,14 +47,19 @@ def _define_consumer(parser: ArgumentParser) -> None:
         type=truth,
         default=True,
         metavar="true",
-        help="A group of its own for each run.",
+        help="Use a new group for each run.",
     )
     parser.add_argument("-f", "--filterType", choices=["TAG", "SQL92"])
     parser.add_argument(
-        "-e", "--expression", type=Path, metavar="FILE", help="A file with the expression."
+        "-e", "--expression", type=Path, metavar="FILE", help="File with the filter expression."
     )
     parser.add_argument(
-        "-r", "--failRate", type=share, default=0.0, metavar="SHARE", help="Of 1; %(default)s"
+        "-r",
+        "--failRate",
+        type=share,
+        default=0.0,
+        metavar="SHARE",
+        help="Share of messages that fail; %(default)s",
     )
     parser.add_argument("-m", "--msgTraceEnable", type=truth, default=False, metavar="true")
 
@@ -86,7 +91,7 @@ async def _consume(session: Session) -> int:
         trace=given.msgTraceEnable,
     )
     consumer.subscribe(given.topic, **_filter(session))
-    session.reporter.say(f"group {group} reads {given.topic}")
+    session.reporter.say(f"group {group} consumes {given.topic}")
     async with consumer:
         lines = Lines(session, counts, _columns, "messages")
         await lines.print_while(asyncio.Event().wait())

@@ -1,7 +1,7 @@
-"""What a benchmark counts, and the lines that are made of it.
+"""Counters of a benchmark, and the lines printed from them.
 
-A look is taken every second and ten of them are kept, so that a line tells of the last ten seconds,
-as Apache's do. Of each second there is also a rate, for the curve at the end.
+A snapshot is taken every second and ten of them are kept, so that a line covers the last ten
+seconds, as Apache's do. The rate of each second is kept for the curve at the end.
 """
 
 import asyncio
@@ -79,16 +79,16 @@ def define_duration(parser: ArgumentParser) -> None:
         type=time_span,
         default=timedelta(seconds=10),
         metavar="SPAN",
-        help="Between two lines; 10s if left out, as Apache's.",
+        help="Interval between two lines. Default: 10s, as Apache's.",
     )
     parser.add_argument(
-        "--for", dest="duration", type=time_span, metavar="SPAN", help="End after this time."
+        "--for", dest="duration", type=time_span, metavar="SPAN", help="Stop after this time."
     )
 
 
 @final
 class Lines:
-    """Prints a line every now and then while `work` runs, and one at its end."""
+    """Prints a line per interval while `work` runs, and one at its end."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Lines:
         self._rates: deque[float] = deque(maxlen=_CURVE_LENGTH)
 
     async def print_while(self, work: Coroutine[Any, Any, object]) -> None:
-        """Until it is done, its time is up, or somebody has seen enough."""
+        """Until `work` is done, its time is up, or SIGINT."""
         duration = self._session.given.duration
         first = self._look()
         looking = asyncio.create_task(self._look_again())
@@ -159,7 +159,7 @@ class Lines:
             print(line.decode(), flush=True)
             return
         parts = [head, *(f"{name}: {_shown(value)}" for name, value in columns.items())]
-        # Who compares lines compares columns; a curve is for whoever watches.
+        # Lines are compared by columns; the curve is for a terminal.
         if sys.stdout.isatty() or is_last:
             parts.append(curve)
         print(" | ".join(parts), flush=True)

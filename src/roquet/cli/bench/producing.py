@@ -16,7 +16,7 @@ from roquet.client.producer.producer import AsyncProducer
 from roquet.clock import SystemClock
 from roquet.protocol.messages.message import Message
 
-# What is on its way together when nobody waits for receipts.
+# Concurrent sends with asyncEnable.
 _ASYNC_COUNT: Final = 1000
 # As long as Apache's: a cluster in trouble is not helped by haste.
 _PAUSE_AFTER_FAILURE_S: Final = 3.0
@@ -25,12 +25,14 @@ _PAUSE_AFTER_FAILURE_S: Final = 3.0
 def truth(text: str) -> bool:
     """As Apache's flags have it: `-k true`. Raises ArgumentTypeError."""
     if text.lower() not in ("true", "false"):
-        raise ArgumentTypeError(f"{text!r} is neither true nor false")
+        raise ArgumentTypeError(f"{text!r} is not true or false")
     return text.lower() == "true"
 
 
 def define_producer(commands: Commands) -> None:
-    parser = commands.add("producer", "Send as fast as it goes, one message a request.", _produce)
+    parser = commands.add(
+        "producer", "Send as fast as possible, one message per request.", _produce
+    )
     _define_messages(parser)
     parser.add_argument("-q", "--messageQuantity", type=whole_number(0), default=0, metavar="N")
     parser.add_argument("-d", "--delayEnable", type=truth, default=False, metavar="true")
@@ -40,7 +42,7 @@ def define_producer(commands: Commands) -> None:
 
 
 def define_batch_producer(commands: Commands) -> None:
-    parser = commands.add("batch-producer", "Send batches as fast as it goes.", _produce_batches)
+    parser = commands.add("batch-producer", "Send batches as fast as possible.", _produce_batches)
     _define_messages(parser)
     parser.add_argument("-b", "--batchSize", type=whole_number(1), default=16, metavar="N")
     define_duration(parser)
@@ -108,7 +110,7 @@ def _producer(session: Session, group: str) -> AsyncProducer:
 
 
 def _maker(session: Session) -> Callable[[], Message]:
-    """What makes one message after the other, all with the same body."""
+    """Returns a function that makes messages, all with the same body."""
     given = session.given
     body = "".join(random.choices(string.ascii_letters, k=given.messageSize)).encode()  # noqa: S311
     properties = _properties(given.propertySize)
@@ -136,7 +138,7 @@ def _properties(size: int) -> dict[str, str]:
 
 
 class _Work:
-    """Sends again and again, and counts what becomes of it."""
+    """Sends in a loop and counts the outcomes."""
 
     def __init__(
         self,

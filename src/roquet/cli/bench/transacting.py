@@ -1,7 +1,6 @@
 """`roquet bench transaction-producer`.
 
-How a transaction shall end, and what is answered when a broker asks, is in its message, as in
-Apache's:
+The outcome of a transaction and the answers to checks are in its message, as in Apache's:
 
     batch id 8 | message id 8 | end 1 | answers 20 | random bytes
 """
@@ -34,7 +33,7 @@ _COMMIT, _ROLLBACK, _UNKNOWN = range(3)
 
 
 def define_transaction_producer(commands: Commands) -> None:
-    parser = commands.add("transaction-producer", "Send in transactions.", _transact)
+    parser = commands.add("transaction-producer", "Send transactional messages.", _transact)
     _define(parser)
     define_duration(parser)
 
@@ -54,10 +53,10 @@ def _define(parser: ArgumentParser) -> None:
         help="%(default)s",
     )
     for flag, name, what in (
-        ("-sr", "--sendRollbackRate", "Of sends that are rolled back."),
-        ("-su", "--sendUnknownRate", "Of sends whose end the broker has to ask for."),
-        ("-cr", "--checkRollbackRate", "Of answers that roll back."),
-        ("-cu", "--checkUnknownRate", "Of answers that are not known yet."),
+        ("-sr", "--sendRollbackRate", "Share of sends that are rolled back."),
+        ("-su", "--sendUnknownRate", "Share of sends whose outcome the broker has to check."),
+        ("-cr", "--checkRollbackRate", "Share of checks answered with rollback."),
+        ("-cu", "--checkUnknownRate", "Share of checks answered with unknown."),
     ):
         parser.add_argument(flag, name, type=share, default=0.0, metavar="SHARE", help=what)
     parser.add_argument("-b", "--batchId", type=whole_number(0), metavar="N")
@@ -111,7 +110,7 @@ async def _transact(session: Session) -> int:
 
 @final
 class _Script:
-    """What each transaction does, and whether brokers ask as they should."""
+    """What each transaction does, and whether brokers check as they should."""
 
     def __init__(self, session: Session, counts: Counts) -> None:
         given = session.given

@@ -18,18 +18,18 @@ from roquet.client.timestamps import utc
 from roquet.clock import SystemClock
 from roquet.reporting import Report, ReportTable
 
-# More members need not be asked to see whether they agree.
+# Enough members to see whether their subscriptions agree.
 _ASKED_MEMBERS_MAX: Final = 32
 
 
 def define(parser: ArgumentParser) -> None:
     parser.description = (
-        "Look for what keeps messages from being sent or consumed: name servers, routes, advertised"
-        " addresses, permissions, disks, clocks, subscriptions, lag, consumers that are gone. Exits"
+        "Diagnose why messages are not sent or consumed: checks name servers, routes, advertised"
+        " addresses, permissions, disks, clocks, subscriptions, lag and missing consumers. Exits"
         " with 1 if there is a problem."
     )
-    parser.add_argument("--topic", help="Look at this topic, as for somebody who sends to it.")
-    parser.add_argument("--group", help="Look at this group; all of them if left out.")
+    parser.add_argument("--topic", help="Check this topic, also as a producer sees it.")
+    parser.add_argument("--group", help="Check this group. Default: all.")
     define_command(parser, _examine)
 
 
@@ -52,7 +52,7 @@ async def _findings(session: Session) -> list[Finding]:
     found = [*findings.of_name_servers(errors)]
     if all(errors.values()):
         return found
-    with session.reporter.late_progress("questions") as progress:
+    with session.reporter.late_progress("requests") as progress:
         brokers = await admin.brokers()
         progress.advance()
         now = utc(SystemClock().now_ms())
@@ -63,7 +63,7 @@ async def _findings(session: Session) -> list[Finding]:
             found += findings.of_settings(broker.broker_name, settings)
             progress.advance()
         if len(reachable) < len({each.broker_name for each in brokers}) or not reachable:
-            # Questions about topics and groups go to all of them.
+            # Requests about topics and groups go to all masters.
             return found
         async for finding in _of_topics(session, reachable):
             found.append(finding)
@@ -91,7 +91,7 @@ async def _of_topics(session: Session, brokers: list[BrokerInfo]) -> AsyncIterat
             yield finding
     if wanted is not None:
         readers = await admin.topic_groups(wanted)
-        text = f"is read by {', '.join(readers)}" if readers else "was never read by a group"
+        text = f"consumed by {', '.join(readers)}" if readers else "not consumed by any group"
         yield Finding(Severity.FINE, f"topic {wanted}", text)
 
 
@@ -107,7 +107,7 @@ async def _of_groups(session: Session) -> AsyncIterator[Finding]:
         except GroupNotFound as error:
             if wanted is None:
                 continue  # Deleted meanwhile.
-            remedy = "check its name: roquet group list; its consumers may never have connected"
+            remedy = "check the name: roquet group list; its consumers may never have connected"
             yield Finding(Severity.PROBLEM, f"group {group}", str(error), remedy)
             continue
         for finding in (
@@ -123,7 +123,7 @@ async def _of_groups(session: Session) -> AsyncIterator[Finding]:
 async def _member_infos(
     session: Session, group: str, client_ids: list[str]
 ) -> dict[str, MemberInfo]:
-    """Of those that answer: one that hangs or left just now says nothing."""
+    """Of the members that answer."""
     infos = {}
     for client_id in client_ids[:_ASKED_MEMBERS_MAX]:
         try:

@@ -52,7 +52,7 @@ _SET_PARENT_DEATH_SIGNAL: Final = 1  # of prctl
 
 
 class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says; it is stronger than the file."""
+    """Options of the command line, which override the file."""
 
     config_file: Path | None
     name_servers: str | None
@@ -68,29 +68,29 @@ class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerFailed(RoquetError):
-    """A broker cannot trust its disk any more; the log says why."""
+    """A broker stopped because its disk failed; the reason is in the log."""
 
 
 def run_broker(options: BrokerOptions) -> None:
     """Returns after SIGINT or SIGTERM.
 
-    Raises BrokerFailed, GroupMemberFailed, NoRoomForStore, OSError, ConfigError, ConfigError,
-    UnsupportedOption, BadBody and what `supervised_broker` raises.
+    Raises BrokerFailed, GroupMemberFailed, NoRoomForStore, OSError, ConfigError, UnsupportedOption,
+    BadBody and what `supervised_broker` raises.
     """
     log_to_stderr(options.log_form)
     raise_file_limit()
     config = _config(options)
     if options.process_count == 1:
-        tell_disk_use([config])
+        check_disk_space([config])
         _run_one(config)
     else:
         members = members_of(config, options.process_count)
-        tell_disk_use(members)
+        check_disk_space(members)
         run_group(members, _run_one)
 
 
-def tell_disk_use(brokers: Sequence[BrokerConfig]) -> None:
-    """What brokers of one disk will take. Raises NoRoomForStore and OSError."""
+def check_disk_space(brokers: Sequence[BrokerConfig]) -> None:
+    """Logs the planned disk use of brokers of one disk. Raises NoRoomForStore and OSError."""
     plan = plan_of([each.store for each in brokers], SystemDisk())
     log.info(use_text(plan))
     check_room(plan)
@@ -138,21 +138,21 @@ def _config(options: BrokerOptions) -> BrokerConfig:
     }
     given = {name: value for name, value in changes.items() if value is not None}
     if options.is_to_found and not config.etcd:
-        reason = "only with replication.etcd, whose record of this broker name is lost"
+        reason = "requires replication.etcd, whose record of this broker name is lost"
         raise ConfigError("--found", "true", reason)
     return replace(config, is_to_found=options.is_to_found, **given)
 
 
 async def _serve(config: BrokerConfig) -> None:
     with stop_signals() as stop, reloads_on_hangup(has_files=config.has_tls_files) as reloading:
-        async with supervised_broker(config, SystemClock(), SystemDisk()) as life:
-            reloading.append(life)
+        async with supervised_broker(config, SystemClock(), SystemDisk()) as supervisor:
+            reloading.append(supervisor)
             relax_garbage_collection()
-            await until_stopped(stop, [life])
+            await until_stopped(stop, [supervisor])
 
 
 class GroupMemberFailed(RoquetError):
-    """A broker of the group has ended by itself, and the others with it; the log says why."""
+    """A broker of the group exited, so the others were stopped; the reason is in the log."""
 
 
 def members_of(config: BrokerConfig, count: int) -> list[BrokerConfig]:
@@ -188,15 +188,15 @@ def run_group(members: list[BrokerConfig], serve: Callable[[BrokerConfig], None]
     for member in members:
         child_id = os.fork()
         if not child_id:
-            _follow(parent_id)
+            _end_with_parent(parent_id)
             serve(member)
             return
         children[child_id] = member.broker_name
     _watch(children, reloads=members[0].has_tls_files)
 
 
-def _follow(parent_id: int) -> None:
-    """This process ends when its parent does, however that ends."""
+def _end_with_parent(parent_id: int) -> None:
+    """Ends this process when its parent ends, even by SIGKILL."""
     if sys.platform == "linux":
         import ctypes  # noqa: PLC0415  One broker alone starts faster without it.
 
@@ -227,4 +227,4 @@ def _watch(children: dict[int, str], *, reloads: bool) -> None:
             failed.append(f"{name} (exit code {code})")
             stop_all()
     if failed:
-        raise GroupMemberFailed(f"ended by itself: {', '.join(failed)}")
+        raise GroupMemberFailed(f"exited unexpectedly: {', '.join(failed)}")

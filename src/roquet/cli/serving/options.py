@@ -21,7 +21,7 @@ from roquet.protocol.properties_text import read_properties_text
 
 log = logging.getLogger(__name__)
 
-# What the operator says about a server itself, and not about how it is encrypted.
+# Settings of the server itself, which the TLS file cannot change.
 _NOT_IN_THE_FILE: Final = ("tls.server.mode", "tls.enable", FILE_KEY)
 _HOME_VARIABLE: Final = "ROCKETMQ_HOME"
 _HOME_KEY: Final = "rocketmqHome"
@@ -31,32 +31,32 @@ def define_tls(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--tls",
         choices=[mode.value for mode in TlsMode],
-        help="Whether peers have to encrypt (enforcing), may (permissive) or must not; they may, if"
-        " this is left out.",
+        help="Whether TLS is required (enforcing), accepted (permissive) or off (disabled)."
+        " Default: permissive.",
     )
     parser.add_argument(
         "--tls-cert",
         type=Path,
         metavar="FILE",
-        help="The certificate of the server, and those behind it (PEM). Without it, it makes one"
-        " that nobody can check.",
+        help="Certificate of the server with its chain (PEM). If omitted, a self-signed one is"
+        " generated, which clients cannot verify.",
     )
     parser.add_argument(
         "--tls-key",
         type=Path,
         metavar="FILE",
-        help="The key of the certificate (PEM), if it is not in the same file.",
+        help="Private key of the certificate (PEM), if it is not in the same file.",
     )
     parser.add_argument(
         "--tls-client-ca",
         type=Path,
         metavar="FILE",
-        help="Whoever encrypts has to show a certificate that one of these (PEM) has signed.",
+        help="Require client certificates signed by one of these CAs (PEM).",
     )
 
 
 def tls_given(given: Namespace) -> dict[str, str]:
-    """What was said on the command line, under Apache's names."""
+    """The given options, under Apache's names."""
     settings: dict[str, str] = {}
     if given.tls is not None:
         settings["tls.server.mode"] = given.tls
@@ -74,9 +74,9 @@ def tls_given(given: Namespace) -> dict[str, str]:
 
 
 def tls_from_file(settings: Mapping[str, str]) -> dict[str, str]:
-    """What `tls.properties` says, which counts for more than `settings`, as in Apache.
+    """Settings of `tls.properties`, which override `settings`, as in Apache.
 
-    Raises OSError for a file that was named and is not there, and BadBody.
+    Raises OSError for a named file that does not exist, and BadBody.
     """
     named = settings.get(FILE_KEY, "").strip()
     path = Path(named) if named else FILE_DEFAULT
@@ -93,10 +93,10 @@ class Reloading(Protocol):
 
 @contextmanager
 def reloads_on_hangup(*, has_files: bool) -> Iterator[list[Reloading]]:
-    """Reads the certificates of those who are put on the list again at SIGHUP.
+    """Reloads the certificates of the servers in the yielded list at SIGHUP.
 
-    It begins before there is a server, or an early signal would end it. Without any files a closed
-    terminal does end it, as it does other programs.
+    Installed before there is a server, or an early signal would end the process. Without any files
+    a closed terminal ends it, as it does other programs.
     """
     servers: list[Reloading] = []
     if not has_files:
@@ -115,9 +115,9 @@ def _reload(tls: Reloading) -> None:
     try:
         tls.reload()
     except TlsNotUsable as error:
-        log.error("going on with the certificates of before: %s", error)  # noqa: TRY400  It says it all.
+        log.error("certificates not reloaded, keeping the previous ones: %s", error)  # noqa: TRY400
     else:
-        log.info("read certificates again")
+        log.info("certificates reloaded")
 
 
 def define_access(parser: ArgumentParser) -> None:
@@ -125,20 +125,20 @@ def define_access(parser: ArgumentParser) -> None:
         "--acl-file",
         type=Path,
         metavar="FILE",
-        help="Lets in only the accounts of this file, an Apache plain_acl.yml; `roquet account add`"
-        " makes one.",
+        help="Enable access control with the accounts of this file, an Apache plain_acl.yml;"
+        " `roquet account add` creates one.",
     )
 
 
 def access_given(given: Namespace) -> dict[str, str]:
-    """What was said on the command line, under the names of settings."""
+    """The given options, under the names of settings."""
     if given.acl_file is None:
         return {}
     return {"aclEnable": "true", "aclFile": str(given.acl_file)}
 
 
 def home_from_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Where Apache's servers are installed, unless the settings say it."""
+    """Where Apache's servers are installed, unless the settings name it."""
     home = os.environ.get(_HOME_VARIABLE)
     return {_HOME_KEY: home} if home and _HOME_KEY not in settings else {}
 
@@ -148,20 +148,20 @@ def define_monitoring(parser: ArgumentParser) -> None:
         "--http",
         type=_place,
         metavar="HOST:PORT",
-        help="Where /metrics, /health and /ready are; nowhere if left out. A port alone is for this"
-        " machine only, 0 takes any.",
+        help="Serve /metrics, /health and /ready over HTTP. A port alone listens on this machine"
+        " only; 0 takes any free port. Default: off.",
     )
     parser.add_argument(
         "--log",
         type=LogForm,
         choices=list(LogForm),
         default=LogForm.TEXT,
-        help="Lines of the log for people (text), or one JSON object in each (json).",
+        help="Format of the log: text, or one JSON object per line (json). Default: %(default)s.",
     )
 
 
 def http_given(given: Namespace) -> dict[str, str]:
-    """What was said on the command line, under the names of settings."""
+    """The given options, under the names of settings."""
     return {} if given.http is None else {"httpListen": str(given.http)}
 
 
@@ -169,20 +169,20 @@ def _place(text: str) -> Address:
     try:
         return read_place(text)
     except BadAddress:
-        raise ArgumentTypeError(f"{text!r} is neither HOST:PORT nor a port") from None
+        raise ArgumentTypeError(f"{text!r} is not HOST:PORT or a port") from None
 
 
 def warn_of_settings(
     path: Path, ignored: Sequence[str], is_known: Callable[[str], bool], doubtful: Sequence[str]
 ) -> None:
-    """`ignored` have no effect, `doubtful` are taken for false."""
+    """`ignored` have no effect, `doubtful` are read as false."""
     if ignored:
         known = [key for key in ignored if is_known(key)]
         unknown = [key for key in ignored if not is_known(key)]
         parts = [
             *([f"settings without effect: {', '.join(known)}"] if known else []),
-            *([f"unknown, perhaps mistyped: {', '.join(unknown)}"] if unknown else []),
+            *([f"unknown, possibly misspelled: {', '.join(unknown)}"] if unknown else []),
         ]
         log.warning("%s: %s", path, "; ".join(parts))
     if doubtful:
-        log.warning("%s: taken for false, as Java does: %s", path, ", ".join(doubtful))
+        log.warning("%s: read as false, as Java does: %s", path, ", ".join(doubtful))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import SMALL_FILES, BrokerConfig
 from roquet.broker.supervisor import BrokerSupervisor, observed, supervised_broker
-from roquet.cli.serving.broker_process import tell_disk_use, until_stopped
+from roquet.cli.serving.broker_process import check_disk_space, until_stopped
 from roquet.cli.serving.log_lines import LogForm, log_to_stderr
 from roquet.clock import Clock, SystemClock
 from roquet.disk import SystemDisk
@@ -32,13 +32,13 @@ log = logging.getLogger(__name__)
 
 # A broker takes its port, the one two below and the one above.
 _PORT_STEP: Final = 10
-# They are named by letters.
+# Brokers are named by letters.
 BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
 REPLICA_COUNT_MAX: Final = 8
 
 
-# Messages are taken longer than usual: how full the disk of a developer is has little to do with
-# how much a cluster for trying things out will write to it.
+# Messages are accepted at a higher disk usage than usual: the disk of a developer is often full,
+# and a development cluster writes little.
 _LIMITS: Final = {"diskSpaceWarningLevelRatio": "97"}
 
 
@@ -53,7 +53,7 @@ class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True):
     is_encrypted: bool = False
     http_place: Address | None = None
     log_form: LogForm = LogForm.TEXT
-    # Whether slaves step in for masters; then every broker is a process.
+    # Automatic failover; then every broker is a process.
     has_failover: bool = False
 
 
@@ -74,9 +74,9 @@ def _directory(plan: ClusterPlan) -> Iterator[Path]:
         yield plan.directory
         return
     for path, size in remove_leftovers():
-        log.info("removed %s: a cluster that was killed left %d MB there", path, size >> 20)
+        log.info("removed %s (%d MB), left by a cluster that was killed", path, size >> 20)
     with temporary_directory() as directory:
-        log.info("messages are kept in %s and removed at the end", directory)
+        log.info("messages are stored in %s, which is deleted at exit", directory)
         yield directory
 
 
@@ -100,7 +100,7 @@ async def _serve(plan: ClusterPlan, directory: Path) -> None:
 async def _serve_processes(
     plan: ClusterPlan, directory: Path, names: NameServer, stop: asyncio.Event
 ) -> None:
-    # Only who wants it pays for loading what runs processes.
+    # Loaded only when needed: it runs processes.
     from roquet.cli.serving.up_failover import FailoverPlan, serve_failover  # noqa: PLC0415
 
     failover_plan = FailoverPlan(
@@ -120,10 +120,10 @@ async def _serve_brokers(
 ) -> None:
     clock, disk = SystemClock(), SystemDisk()
     tls = names.config.tls
-    # Brokers need no way around that others may have to take.
+    # Brokers connect locally, whatever host is advertised.
     name_server = str(Address(local_host(plan.host), names.config.port))
     configs = _broker_configs(plan, directory, name_server)
-    tell_disk_use(configs)
+    check_disk_space(configs)
     async with AsyncExitStack() as stack:
         brokers = [
             await stack.enter_async_context(
@@ -141,11 +141,11 @@ async def _serve_brokers(
 async def _pages(
     plan: ClusterPlan, names: NameServer, brokers: Sequence[BrokerSupervisor], clock: Clock
 ) -> AsyncIterator[str]:
-    """All servers on one port; what the line that says ready adds."""
+    """Pages of all servers on one port; yields what the ready line adds."""
     if plan.http_place is None:
         yield ""
         return
-    # Only who wants to watch pays for loading it.
+    # Loaded only when needed.
     from roquet.monitoring.pages import MonitoredServer, serve_pages  # noqa: PLC0415
     from roquet.namesrv.metrics import MonitoredNameServer  # noqa: PLC0415
 
@@ -169,9 +169,9 @@ def _development_tls(directory: Path, hosts: Iterable[str], now_ms: int) -> TlsS
 
     Made once and kept with the messages.
     """
-    # Loading what makes certificates takes time: only a cluster without them does.
     certificate, key = directory / "certificate.pem", directory / "key.pem"
     if not (certificate.exists() and key.exists()):
+        # Loaded only when needed.
         from roquet.net.tls.self_signed import self_signed  # noqa: PLC0415
 
         made = self_signed(hosts, now_ms)
@@ -192,7 +192,7 @@ def _development_tls(directory: Path, hosts: Iterable[str], now_ms: int) -> TlsS
 def _ready_line(
     plan: ClusterPlan, name_server_port: int, brokers: Sequence[BrokerSupervisor], tls: TlsSettings
 ) -> str:
-    """Scripts wait for it: what clients are given, and where that is not what is listened on."""
+    """Scripts wait for it: the addresses for clients, and the listen address if it differs."""
     host = plan.advertised_host or reachable_host(plan.host)
 
     def addresses(*, are_slaves: bool) -> str:
@@ -209,12 +209,12 @@ def _ready_line(
     if host == plan.host:
         return line
     if plan.advertised_host is None:
-        log.info("clients are told %s, which is a guess; --advertise HOST says it better", host)
+        log.info("advertised host %s was detected; set it with --advertise HOST", host)
     return f"{line} listening-on={plan.host}"
 
 
 def _broker_configs(plan: ClusterPlan, directory: Path, name_server: str) -> list[BrokerConfig]:
-    """Masters first, so that slaves find them at once; each has the ports behind the one before."""
+    """Masters first, so that slaves find them at once; each has the next free ports."""
     names = [f"broker-{letter}" for letter in string.ascii_lowercase[: plan.broker_count]]
     masters = [(directory / name, {"brokerName": name}) for name in names]
     slaves = [
@@ -256,6 +256,6 @@ def _found_sizes(root: Path) -> dict[str, str]:
 
 def _sizes(root: Path, pattern: str) -> Iterator[int]:
     for path in root.glob(pattern):
-        # A crash of Apache's may leave a file without a size.
+        # A crash of an Apache broker may leave an empty file.
         if path.name.isdigit() and (size := path.stat().st_size):
             yield size

@@ -1,7 +1,7 @@
-"""A cluster whose brokers step in for each other: each is a process that may be killed.
+"""A cluster with automatic failover: each broker is a process that may be killed.
 
-An etcd is started beside the name server, and a broker that is gone is started again a little
-later, so that anybody can see it return as a slave.
+An etcd is started beside the name server, and a broker that exits is restarted after a pause, so
+that it can be seen to return as a slave.
 """
 
 import asyncio
@@ -47,13 +47,13 @@ class FailoverPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def certificate(self) -> Path | None:
-        """What everybody shows, and whom everybody trusts; None where nothing is encrypted."""
+        """The certificate that all servers use and trust; None without TLS."""
         return self.tls.server.certificate
 
 
 @final
 class _Child:
-    """A process that is started again when it ends."""
+    """A process that is restarted when it ends."""
 
     def __init__(self, name: str, words: list[str], log_path: Path) -> None:
         self.name = name
@@ -66,15 +66,15 @@ class _Child:
             self._process = await asyncio.create_subprocess_exec(
                 *self._words, stdin=asyncio.subprocess.DEVNULL, stdout=log_file, stderr=log_file
             )
-        log.info("%s is process %d; its log is %s", self.name, self._process.pid, self._log_path)
+        log.info("%s started as process %d; log: %s", self.name, self._process.pid, self._log_path)
 
     async def keep_running(self) -> None:
         """Never returns."""
         while True:
-            assert self._process is not None, "it was not started"
+            assert self._process is not None, "not started"
             code = await self._process.wait()
             again_s = _BACK_AFTER_S
-            log.warning("%s has ended with %d; it comes back in %g s", self.name, code, again_s)
+            log.warning("%s exited with code %d; restarting in %g s", self.name, code, again_s)
             await asyncio.sleep(_BACK_AFTER_S)
             await self.start()
 
@@ -92,7 +92,7 @@ class _Child:
 
 
 async def serve_failover(plan: FailoverPlan, directory: Path, stop: asyncio.Event) -> None:
-    """Until it has to stop. Raises EtcdMissing and OSError."""
+    """Runs until `stop` is set. Raises EtcdMissing and OSError."""
     etcd_port = free_port(_ETCD_HOST, PEERS_DISTANCE)
     etcd = _etcd(plan, directory, etcd_port)
     children = [etcd, *_brokers(plan, directory, etcd_port)]
@@ -110,7 +110,7 @@ async def serve_failover(plan: FailoverPlan, directory: Path, stop: asyncio.Even
 
 
 async def _serve(plan: FailoverPlan, stop: asyncio.Event) -> None:
-    """Says when a slave could step in for every master, and goes on."""
+    """Prints the ready line once every master has an in-sync slave, then waits for `stop`."""
     tls = plan.certificate is not None and TlsConfig(ca_file=plan.certificate)
     names = str(Address(local_host(plan.host), plan.name_server_port))
     async with AsyncAdmin(names, tls=tls) as admin:
@@ -128,14 +128,14 @@ async def _serve(plan: FailoverPlan, stop: asyncio.Event) -> None:
 async def _brokers_in_sync(
     plan: FailoverPlan, admin: AsyncAdmin, stop: asyncio.Event
 ) -> list[BrokerInfo]:
-    """All of them, as soon as they are; none if that does not come before the end."""
+    """All brokers once they are in sync; empty if `stop` is set before."""
     while not stop.is_set():
         brokers = await admin.brokers()
         masters = [each for each in brokers if each.is_master]
         are_in_sync = all(len(each.in_sync or ()) > plan.replica_count for each in masters)
         if len(masters) == plan.broker_count and are_in_sync:
             return brokers
-        # Nobody is told when a broker is in sync; it has to be asked.
+        # There is no notification that a broker is in sync, so it is polled.
         await asyncio.sleep(_LOOK_AGAIN_S)
     return []
 

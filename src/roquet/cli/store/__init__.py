@@ -1,4 +1,4 @@
-"""`roquet store`: look at the files of a broker, without the broker."""
+"""`roquet store`: inspect, verify, dump and repair the files of a broker, without the broker."""
 
 import os
 import sys
@@ -27,32 +27,30 @@ from roquet.temporary import temporary_directory
 _INSPECT: Final = """\
 Show files, offsets, topics, queues and times.
 
-Nothing is changed, and it does not matter whether a broker is using the
-directory.
+Read-only, also while a broker is using the directory.
 """
 _VERIFY: Final = """\
-Compare queues and index with the log, every record with its checksum, and read state files.
+Verify queues and index against the log, every record against its checksum, and state files.
 
-What is wrong is printed with its range and makes the exit code 1. What
-the next broker puts in order by itself, such as the last record that a
-crash cut off, is not wrong. Nothing is changed; the queues are made once
-more in a temporary directory.
+Faults are printed with their range and make the exit code 1. What the
+next start of the broker repairs, such as a last record that a crash cut
+off, is not a fault. Read-only: the queues are rebuilt in a temporary
+directory.
 """
 _DUMP: Final = """\
 Print messages, one line of JSON each, in the order of topics, queues and offsets.
 
-Bodies are decompressed and in base64. A TIME is 2026-11-15T20:16:48, with
-or without a zone, or milliseconds since 1970.
+Bodies are decompressed and in base64. A TIME is 2026-11-15T20:16:48 (local
+time unless it has a zone), or milliseconds since 1970.
 
-Nothing is changed, and it does not matter whether a broker is using the
-directory. What cannot be read is named on standard error and makes the
-exit code 1.
+Read-only, also while a broker is using the directory. Unreadable records
+are reported on standard error and make the exit code 1.
 """
 _REPAIR: Final = """\
-Make queues and index from the log again.
+Rebuild queues and index from the log.
 
-The log is only read; what is damaged in it stays so, and is named on
-standard error. A directory that a broker is using is refused.
+The log itself is not changed; damaged records are reported on standard
+error. A directory that a broker is using is refused.
 """
 
 # Lines that do not go to a terminal are not wrapped.
@@ -79,7 +77,7 @@ def define(parser: ArgumentParser) -> None:
             "directory",
             type=Path,
             metavar="DIR",
-            help="Where a broker keeps its files, or what was given to `roquet up --dir`.",
+            help="Store directory of a broker, or the one given to `roquet up --dir`.",
         )
         each.set_defaults(run=command.run)
     parsers["inspect"].add_argument("--json", action="store_true", help="Print one JSON object.")
@@ -90,15 +88,15 @@ def _define_selection(parser: ArgumentParser) -> None:
     count = whole_number(0)
     parser.add_argument("--topic", help="Of this topic only.")
     parser.add_argument("--queue", type=count, help="Of this queue only.")
-    parser.add_argument("--offset", type=count, default=0, help="From this queue offset on.")
-    parser.add_argument("--count", type=count, help="At most this many in all.")
+    parser.add_argument("--offset", type=count, default=0, help="Starting at this queue offset.")
+    parser.add_argument("--count", type=count, help="At most this many in total.")
     parser.add_argument("--from-time", metavar="TIME", help="Stored at this time or later.")
     parser.add_argument("--to-time", metavar="TIME", help="Stored before this time.")
-    parser.add_argument("--key", help="With this word among their keys, or as their unique key.")
+    parser.add_argument("--key", help="With this key, or this unique key.")
 
 
 def _inspect(given: Namespace) -> int:
-    with _failures_told("inspect"):
+    with _failures_reported("inspect"):
         inspections = [inspect_store(root, SystemDisk()) for root in _stores(given.directory)]
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
     for inspection in inspections:
@@ -110,16 +108,16 @@ def _inspect(given: Namespace) -> int:
 
 
 def _verify(given: Namespace) -> int:
-    with _failures_told("verify"):
+    with _failures_reported("verify"):
         stores = _stores(given.directory)
     return max(_verify_one(root, _mark(root, stores)) for root in stores)
 
 
 def _verify_one(root: Path, mark: str) -> int:
     with (
-        _failures_told("verify"),
+        _failures_reported("verify"),
         temporary_directory() as scratch,
-        _looking_at_records("verify") as progress,
+        _record_progress("verify") as progress,
     ):
         result = verify_store(root, scratch, SystemDisk(), progress.advance)
     for fault in result.faults:
@@ -133,7 +131,7 @@ def _verify_one(root: Path, mark: str) -> int:
 
 
 def _dump(given: Namespace) -> int:
-    with _failures_told("dump", exit_code=2):
+    with _failures_reported("dump", exit_code=2):
         selection = DumpSelection(
             topic=given.topic,
             queue_id=given.queue,
@@ -143,7 +141,7 @@ def _dump(given: Namespace) -> int:
             from_time=None if given.from_time is None else parse_time(given.from_time),
             to_time=None if given.to_time is None else parse_time(given.to_time),
         )
-    with _failures_told("dump"):
+    with _failures_reported("dump"):
         problems = _print_messages(_stores(given.directory), selection)
     for problem in problems:
         print(f"roquet store dump: {problem}", file=sys.stderr)
@@ -151,15 +149,15 @@ def _dump(given: Namespace) -> int:
 
 
 def _repair(given: Namespace) -> int:
-    with _failures_told("repair"):
+    with _failures_reported("repair"):
         stores = _stores(given.directory)
     for root in stores:
         mark = _mark(root, stores)
-        with _failures_told("repair"), _looking_at_records("repair") as progress:
+        with _failures_reported("repair"), _record_progress("repair") as progress:
             rebuilt = repair_store(root, SystemClock(), SystemDisk(), progress.advance)
         for fault in rebuilt.faults():
             print(f"roquet store repair: {mark}{fault}", file=sys.stderr)
-        print(f"{mark}queues and index made again from {rebuilt.record_count} records")
+        print(f"{mark}queues and index rebuilt from {rebuilt.record_count} records")
     return 0
 
 
@@ -184,7 +182,7 @@ def _print_messages(stores: Sequence[Path], selection: DumpSelection) -> list[st
 
 
 def _print_store(reader: StoreReader, selection: DumpSelection) -> tuple[int, list[str]]:
-    """How many messages were printed, and what could not be read."""
+    """The number of messages printed, and what could not be read."""
     count = 0
     problems = []
     out = sys.stdout.buffer
@@ -197,26 +195,26 @@ def _print_store(reader: StoreReader, selection: DumpSelection) -> tuple[int, li
     out.flush()
     problems += [f"record at {each.physical_offset}: {each.reason}" for each in reader.damages]
     problems += [
-        f"queue {queue_id} of {topic} is damaged and ends too early; see `roquet store repair`"
+        f"queue {queue_id} of {topic} is damaged and truncated; see `roquet store repair`"
         for topic, queue_id in reader.broken_queues
         if selection.topic in (None, topic) and selection.queue_id in (None, queue_id)
     ]
     return count, problems
 
 
-def _looking_at_records(command: str) -> AbstractContextManager[LateProgress]:
-    """Most of them are looked at twice: for their queue, and for their keys."""
+def _record_progress(command: str) -> AbstractContextManager[LateProgress]:
+    """Most of them are read twice: for their queue, and for their keys."""
     reporter = Reporter(f"roquet store {command}", as_json=False)
-    return reporter.late_progress("records looked at")
+    return reporter.late_progress("records read")
 
 
 @contextmanager
-def _failures_told(command: str, *, exit_code: int = 1) -> Iterator[None]:
-    """What keeps a command from its work is told in one line. Raises SystemExit."""
+def _failures_reported(command: str, *, exit_code: int = 1) -> Iterator[None]:
+    """Reports a failure in one line. Raises SystemExit."""
     try:
         yield
     except BrokenPipeError:
-        # Whoever reads the output has seen enough. The caller of all commands ends in silence.
+        # The reader of the output has closed it; `main` ends without a message.
         raise
     except OSError as error:
         reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
@@ -238,5 +236,5 @@ def _stores(directory: Path) -> list[Path]:
 
 
 def _mark(root: Path, stores: Sequence[Path]) -> str:
-    """What lines begin with that are about one store of several."""
+    """Prefix of lines about one store of several."""
     return f"{root.name}: " if len(stores) > 1 else ""

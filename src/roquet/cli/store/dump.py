@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class BadSelection(RoquetError):
-    """Nothing can be meant by these options."""
+    """These options contradict each other or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class DumpSelection:
 
     def __post_init__(self) -> None:
         if self.queue_id is not None and self.topic is None:
-            raise BadSelection("--queue needs a --topic")
+            raise BadSelection("--queue requires --topic")
         for text in (self.topic, self.key):
             if text is not None and not _is_text(text):
                 raise BadSelection(f"{text!r} is not UTF-8")
@@ -67,7 +67,8 @@ def parse_time(text: str) -> int:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise BadSelection(
-            f"{text!r} is no time; 2026-11-15T20:16:48 is one, and so is 1794773808000"
+            f"{text!r} is not a time: expected 2026-11-15T20:16:48 (local time unless it has a"
+            " zone) or milliseconds such as 1794773808000"
         ) from None
 
 
@@ -106,7 +107,7 @@ def _queue_records(
 
 
 def _is_text(text: str) -> bool:
-    """A shell can hand over bytes that are none."""
+    """A shell can pass bytes that are not."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -170,7 +170,7 @@ def inspection_view(inspection: Inspection) -> RenderableType:
 
 
 def _state(inspection: Inspection) -> Text:
-    state = "closed in order" if inspection.was_closed else "in use, or left by a crash"
+    state = "closed cleanly" if inspection.was_closed else "in use, or not closed cleanly"
     checkpoint = inspection.checkpoint
     lines = [
         f"{inspection.directory}: {state}",
@@ -180,7 +180,7 @@ def _state(inspection: Inspection) -> Text:
         f"index on disk up to {_time(checkpoint.index_timestamp)}",
     ]
     lines += [
-        f"queue {queue_id} of {topic} is damaged and ends too early"
+        f"queue {queue_id} of {topic} is damaged and truncated"
         for topic, queue_id in inspection.broken_queues
     ]
     return Text("\n".join(lines))

@@ -15,25 +15,25 @@ from roquet.cli.top.screen import watch
 
 def define(parser: ArgumentParser) -> None:
     parser.description = (
-        "Watch topics, groups and brokers. Keys: t, g and b choose the table; up and down, or j and"
-        " k, choose a row; Enter shows what is in it, Escape goes back; s sorts by the next column,"
-        " r turns the order round; space pauses; q ends."
+        "Watch topics, groups and brokers. Keys: t, g and b select the table; up and down, or j and"
+        " k, select a row; Enter shows its details, Escape goes back; s sorts by the next column, r"
+        " reverses the order; space pauses; q quits."
     )
     parser.add_argument(
         "view",
         nargs="?",
         choices=[each.value for each in TopView],
         default=TopView.GROUPS.value,
-        help="What to begin with; groups if left out.",
+        help="Table to start with. Default: %(default)s.",
     )
     parser.add_argument(
         "--interval",
         type=time_span,
         default=timedelta(seconds=2),
         metavar="SPAN",
-        help="Between two looks; 2s if left out.",
+        help="Interval between two samples. Default: 2s.",
     )
     parser.add_argument(
-        "--once", action="store_true", help="Two looks, one table, the end: for scripts."
+        "--once", action="store_true", help="Print one table and exit, for scripts."
     )
     define_command(parser, watch)

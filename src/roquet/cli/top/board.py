@@ -1,4 +1,4 @@
-"""What is looked at, and what a key makes of it: values only, no terminal."""
+"""The selected view, and how keys change it: values only, no terminal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ _DETAILS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """`opened` is the row that is looked into. `row` is a place in the table, wherever rows go."""
+    """`opened` is the row whose details are shown. `row` is an index, wherever rows move."""
 
     view: TopView = TopView.GROUPS
     opened: str | None = None

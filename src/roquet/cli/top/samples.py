@@ -16,7 +16,7 @@ from roquet.reporting import Fact, ReportTable
 
 T = TypeVar("T")
 
-# Questions at the same time: a look must not be what a cluster is busy with.
+# Concurrent requests: a sample must not load the cluster.
 _AT_ONCE: Final = 8
 _TOPIC_COLUMNS: Final = ("topic", "rate", "messages", "queues", "last_stored")
 _GROUP_COLUMNS: Final = ("group", "members", "rate", "lag", "behind_s", "topics")
@@ -37,14 +37,14 @@ class Sample:
     brokers: tuple[BrokerInfo, ...]
     topics: Mapping[str, TopicStatistics]
     groups: Mapping[str, GroupSample]
-    # Why topics and groups are not there.
+    # Why topics and groups are missing.
     problem: str | None = None
 
 
 async def take_sample(admin: AsyncAdmin) -> Sample:
-    """Of a cluster with a broker that is gone it is the brokers. Raises ClientError without those.
+    """If a broker is unreachable, only the list of brokers. Raises ClientError without that.
 
-    What is deleted meanwhile is not in it.
+    Topics and groups deleted meanwhile are left out.
     """
     brokers = tuple(await admin.brokers())
     time_s = asyncio.get_running_loop().time()
@@ -159,7 +159,7 @@ def broker_details(now: Sample, broker_name: str) -> ReportTable:
 
 
 def _rate(before: Sample | None, now: Sample, first: int | None, last: int | None) -> float | None:
-    """A second; None until there are two looks, and when it went backwards, as after a reset."""
+    """Per second; None until there are two samples, and after a reset."""
     if before is None or first is None or last is None:
         return None
     if last < first or now.time_s <= before.time_s:

@@ -25,7 +25,7 @@ from roquet.reporting import Report, ReportTable, cell, heading
 
 # Title, problem, heading and keys.
 _LINES_AROUND: Final = 4
-_KEYS: Final = "t topics  g groups  b brokers  ↑↓ choose  Enter open  Esc back  s sort  r reverse  space pause  q end"  # noqa: E501
+_KEYS: Final = "t topics  g groups  b brokers  ↑↓ select  Enter open  Esc back  s sort  r reverse  space pause  q quit"  # noqa: E501
 _SEQUENCES: Final = {
     b"\x1b[A": TopKey.UP,
     b"\x1bOA": TopKey.UP,
@@ -58,7 +58,7 @@ async def watch(session: Session) -> int:
 
 
 def keys_in(data: bytes) -> Iterator[TopKey]:
-    """What was pressed; the longest sequence counts, and what is none is passed over."""
+    """The pressed keys; the longest sequence counts, unknown ones are skipped."""
     while data:
         for length in (3, 1):
             if (key := _SEQUENCES.get(data[:length])) is not None:
@@ -93,7 +93,7 @@ class _Screen:
             sampling.cancel()
 
     async def _sample(self) -> None:
-        """A cluster that does not answer is said so, and asked again."""
+        """If the cluster does not answer, the error is shown and the sample retried."""
         while True:
             if not self._board.is_paused:
                 try:
@@ -124,7 +124,7 @@ class _Screen:
 
     def _table(self) -> ReportTable:
         if self._now is None:
-            return ReportTable("asking ...", ("",), [])
+            return ReportTable("waiting for the cluster ...", ("",), [])
         return self._board.table(self._before, self._now)
 
     def _view(self, console: Console) -> RenderableType:

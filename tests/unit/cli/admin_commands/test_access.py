@@ -94,5 +94,5 @@ def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, text: str, complain
 
 
 def test_a_file_that_was_named_has_to_be_there() -> None:
-    with pytest.raises(BadConfigFile, match="is not there, but ROQUET_CONFIG names it"):
+    with pytest.raises(BadConfigFile, match="set by ROQUET_CONFIG, does not exist"):
         access(ROQUET_CONFIG="nowhere.toml")

@@ -30,7 +30,7 @@ def test_nobody_at_the_name_server() -> None:
     assert (finished.exit_code, finished.stdout) == (3, "")
     (line,) = finished.stderr.splitlines()
     assert line.startswith(f"roquet topic list: no name server answered at {address} (-n): ")
-    assert line.endswith("start one with roquet up, or name another with -n HOST:PORT")
+    assert line.endswith("start one with roquet up, or set the address with -n HOST:PORT")
 
 
 def test_a_broker_is_no_name_server(roquet_cluster: BlockingCluster) -> None:
@@ -66,18 +66,18 @@ def test_a_broker_that_does_not_answer(roquet_cluster: BlockingCluster) -> None:
     with dead_broker(address, "broker-z"):
         finished = roquet("group", "list", "-n", address, "--timeout", "2")
     assert (finished.exit_code, finished.stdout) == (3, "")
-    assert "cannot be asked" in finished.stderr
+    assert "is unreachable" in finished.stderr
     assert finished.stderr.endswith("roquet doctor\n")
 
 
 @pytest.mark.parametrize(
     ("error", "exit_code", "remedy"),
     [
-        (RequestRefused("a:1", 16, "no"), 1, "give credentials in ~/.config/roquet.toml"),
+        (RequestRefused("a:1", 16, "no"), 1, "set credentials in ~/.config/roquet.toml"),
         (RequestRefused("a:1", 1, None), 1, "a:1 refused (1): no reason given"),
-        (MembersConnected("g"), 1, "stop its members first, or give --to-time"),
+        (MembersConnected("g"), 1, "stop its members first, or use --to-time"),
         (NotConnected("g", "me"), 4, "see: roquet group members g"),
-        (MessageNotFound("t", "the id X"), 4, "it is of another topic, was never sent"),
+        (MessageNotFound("t", "the id X"), 4, "it belongs to another topic, was never sent"),
         (NoNameServer(["refused"]), 3, "refused"),
         (SendRefused("t", "full", 14), 1, "full"),
     ],

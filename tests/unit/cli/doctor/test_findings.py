@@ -26,11 +26,9 @@ def bad(found: list[Finding]) -> list[str]:
 
 
 def test_a_name_server_that_is_gone_is_a_problem_if_it_is_the_only_one() -> None:
-    assert bad([*findings.of_name_servers({"a:1": "refused"})]) == [
-        "problem: does not answer: refused"
-    ]
+    assert bad([*findings.of_name_servers({"a:1": "refused"})]) == ["problem: unreachable: refused"]
     assert bad([*findings.of_name_servers({"a:1": "refused", "b:1": None})]) == [
-        "warning: does not answer: refused"
+        "warning: unreachable: refused"
     ]
 
 
@@ -54,14 +52,17 @@ def broker(**members: object) -> BrokerInfo:
     [
         ({}, []),
         ({"disk_used_ratio": 0.74}, []),
-        ({"disk_used_ratio": 0.75}, ["warning: its disk is 75% full: old messages go early"]),
-        ({"disk_used_ratio": 0.9}, ["problem: its disk is 90% full: it refuses messages"]),
+        (
+            {"disk_used_ratio": 0.75},
+            ["warning: its disk is 75% full: old messages are deleted early"],
+        ),
+        ({"disk_used_ratio": 0.9}, ["problem: its disk is 90% full: it rejects messages"]),
         ({"clock": NOW + timedelta(seconds=5)}, []),
         (
             {"clock": NOW + timedelta(seconds=61)},
             [
                 (
-                    "warning: its clock is 61 s ahead of ours: "
+                    "warning: its clock is 61 s ahead of the local one: "
                     "delays and resets by time are off by as much"
                 )
             ],
@@ -69,15 +70,20 @@ def broker(**members: object) -> BrokerInfo:
         ({"error": "gone"}, ["problem: gone"]),
         (
             {"address": "127.0.0.1:10911"},
-            ["problem: advertises 127.0.0.1:10911, which every client takes for its own machine"],
+            [
+                (
+                    "problem: advertises 127.0.0.1:10911, a loopback address: clients elsewhere"
+                    " cannot connect"
+                )
+            ],
         ),
         (
             {"broker_id": 1},
-            ["problem: has no master now: it gives messages but takes none"],
+            ["problem: has no master: it delivers messages but accepts none"],
         ),
     ],
 )
-def test_what_a_broker_suffers_from(members: dict[str, object], found: list[str]) -> None:
+def test_problems_of_a_broker(members: dict[str, object], found: list[str]) -> None:
     assert bad([*findings.of_brokers([broker(**members)], REMOTE, NOW)]) == found
 
 
@@ -101,21 +107,21 @@ def route(permission: Permission = READ_WRITE, read: int = 4, write: int = 4) ->
         (route(), []),
         (
             route(Permission.READ),
-            ["problem: no broker takes messages of it", "warning: writes were forbidden at a"],
+            ["problem: no broker accepts messages for it", "warning: writes are forbidden at a"],
         ),
-        (route(Permission.WRITE), ["problem: nobody may read it at a"]),
+        (route(Permission.WRITE), ["problem: reads are forbidden at a"]),
         (
             route(read=2),
             [
                 (
-                    "problem: 4 queues are written at a, and only 2 read: "
-                    "nobody gets the messages of the others"
+                    "problem: 4 write queues but only 2 read queues at a: "
+                    "messages of the others are not delivered"
                 )
             ],
         ),
     ],
 )
-def test_what_a_topic_suffers_from(found_route: BrokerRoute, found: list[str]) -> None:
+def test_problems_of_a_topic(found_route: BrokerRoute, found: list[str]) -> None:
     settings = {"a": TopicSettings()}
     assert bad([*findings.of_topic_routes("t", [found_route], settings)]) == found
 
@@ -128,7 +134,7 @@ def test_a_missing_topic_is_a_problem_unless_sends_make_it() -> None:
 def test_a_group_that_is_disabled_gets_nothing() -> None:
     settings = {"a": GroupSettings(is_enabled=False), "b": GroupSettings()}
     assert bad([*findings.of_group_settings("g", settings)]) == [
-        "problem: is disabled at a: nobody of it gets messages"
+        "problem: is disabled at a: its members receive no messages"
     ]
 
 
@@ -147,15 +153,13 @@ def members(count: int) -> GroupMembers:
     [
         (0, 0, 0, []),
         (0, 0, 1, []),
-        (7, 0, 0, ["problem: nobody is connected, and 7 messages wait"]),
+        (7, 0, 0, ["problem: no member is connected; 7 messages are waiting"]),
         (7, 4, 1, []),
-        (7, 6, 1, ["warning: 7 messages wait, the oldest for 0:06:00"]),
-        (0, 0, 2, ["warning: 2 members share 1 queues: some have nothing to do"]),
+        (7, 6, 1, ["warning: 7 messages are waiting, the oldest for 0:06:00"]),
+        (0, 0, 2, ["warning: 2 members share 1 queues: some are idle"]),
     ],
 )
-def test_what_a_group_suffers_from(
-    lag: int, minutes: int, member_count: int, found: list[str]
-) -> None:
+def test_problems_of_a_group(lag: int, minutes: int, member_count: int, found: list[str]) -> None:
     state = progress(lag, timedelta(minutes=minutes))
     assert bad([*findings.of_progress("g", state, members(member_count))]) == found
 
@@ -164,10 +168,10 @@ def member(**subscriptions: str) -> MemberInfo:
     return MemberInfo({}, {"%RETRY%g": "*", **subscriptions}, {}, {})
 
 
-def test_members_that_want_different_things_lose_messages() -> None:
+def test_members_with_different_subscriptions_lose_messages() -> None:
     assert bad([*findings.of_members("g", {"1": member(t="*"), "2": member(t="*")})]) == []
     (text,) = bad([*findings.of_members("g", {"1": member(t="*"), "2": member(t="x")})])
-    assert text.endswith("1 wants t [*]; 2 wants t [x]")
+    assert text.endswith("1 has t [*]; 2 has t [x]")
 
 
 @pytest.mark.parametrize(
@@ -180,5 +184,5 @@ def test_members_that_want_different_things_lose_messages() -> None:
         ("host:1", False),
     ],
 )
-def test_which_addresses_lead_nowhere_else(address: str, *, is_loopback: bool) -> None:
+def test_loopback_addresses(address: str, *, is_loopback: bool) -> None:
     assert findings.is_loopback(address) is is_loopback

@@ -66,7 +66,7 @@ def test_a_hangup_reaches_all_who_have_certificates(tmp_path: Path, names: str) 
     files = ("--tls-cert", str(holder.certificate), "--tls-key", str(holder.key))
     with OurBrokers(tmp_path / "group", names, *files) as brokers:
         os.kill(brokers.process_id, signal.SIGHUP)
-        wait_until(lambda: brokers.log_tail().count("read certificates again") == 2)
+        wait_until(lambda: brokers.log_tail().count("certificates reloaded") == 2)
         assert broker_names(names) == ["group-0", "group-1"]
 
 
@@ -77,7 +77,7 @@ def test_when_one_ends_by_itself_all_end(tmp_path: Path, names: str) -> None:
     first, second = brokers.children
     os.kill(first, signal.SIGKILL)
     wait_until(lambda: brokers.has_ended)
-    assert "roquet broker: ended by itself: group-0 (exit code -9)" in brokers.log_tail()
+    assert "roquet broker: exited unexpectedly: group-0 (exit code -9)" in brokers.log_tail()
     assert not Path(f"/proc/{second}").exists()
 
 

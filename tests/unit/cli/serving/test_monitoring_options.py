@@ -63,4 +63,4 @@ def test_a_log_in_json_has_an_object_in_each_line(tmp_path: Path) -> None:
 def test_what_is_no_place_is_refused(command: str, place: str) -> None:
     finished = roquet(command, "--http", place)
     assert finished.exit_code == 2
-    assert finished.stderr.endswith(f"argument --http: {place!r} is neither HOST:PORT nor a port\n")
+    assert finished.stderr.endswith(f"argument --http: {place!r} is not HOST:PORT or a port\n")

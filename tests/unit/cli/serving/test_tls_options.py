@@ -115,7 +115,7 @@ def test_files_that_are_broken_at_a_reload_cost_nobody_anything(tmp_path: Path) 
     try:
         holder.key.write_text("half of a key")
         os.kill(names.process_id, signal.SIGHUP)
-        wait_until(lambda: "with the certificates of before" in names.log_tail())
+        wait_until(lambda: "certificates not reloaded" in names.log_tail())
         with Admin(names.address, tls=TlsConfig(ca_file=authority.certificate)) as admin:
             assert admin.brokers() == []
     finally:

@@ -23,7 +23,7 @@ def masters(cluster: OurCluster, tls: TlsConfig | bool = False) -> list[str]:
 def test_a_slave_steps_in_for_a_process_that_is_killed(tmp_path: Path) -> None:
     with OurCluster(tmp_path, "--replicas", "1", "--failover") as cluster:
         assert masters(cluster) == [cluster.broker]
-        found = re.search(r"brokerId=1 is process (\d+)", cluster.log_tail())
+        found = re.search(r"brokerId=1 started as process (\d+)", cluster.log_tail())
         assert found is not None
         os.kill(int(found[1]), signal.SIGKILL)
         slave = re.search(r"slave=(\S+)", cluster.said_ready)
@@ -44,7 +44,7 @@ def test_it_works_with_nothing_but_encrypted_connections(tmp_path: Path) -> None
             producer.send(Message("orders", b"secret"))
         config = (directory / "broker-a-1" / "broker.conf").read_text()
         assert "replication.etcd=https://" in config
-        found = re.search(r"brokerId=1 is process (\d+)", cluster.log_tail())
+        found = re.search(r"brokerId=1 started as process (\d+)", cluster.log_tail())
         slave = re.search(r"slave=(\S+)", cluster.said_ready)
         assert found is not None
         assert slave is not None
@@ -63,5 +63,5 @@ def test_without_etcd_it_says_what_to_install(
 
 def test_it_needs_replicas(tmp_path: Path) -> None:
     cluster = OurCluster(tmp_path, "--failover")
-    with pytest.raises(OurServerFailed, match="needs --replicas"):
+    with pytest.raises(OurServerFailed, match="requires --replicas"):
         cluster.start()
