@@ -6,7 +6,7 @@ part of a command that is printed to be run again: it is in a file or in the env
 """
 
 import os
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -133,12 +133,13 @@ def define_brokers(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--tls", action="store_true", help="Use TLS.")
     parser.add_argument(
-        "--tls-ca-file",
         "--tls-ca",
         type=Path,
         metavar="FILE",
         help="CA certificates to verify servers with (PEM); default: the system's.",
     )
+    # Its former name.
+    parser.add_argument("--tls-ca-file", dest="tls_ca", type=Path, help=SUPPRESS)
 
 
 def broker_options(given: Namespace) -> dict[str, str]:
@@ -147,8 +148,8 @@ def broker_options(given: Namespace) -> dict[str, str]:
     Raises BadOption, BadConfigFile and OSError.
     """
     file = read_config_file(os.environ)
-    if given.tls_ca_file is not None and not given.tls:
-        raise BadOption("tls-ca-file", "requires --tls")
+    if given.tls_ca is not None and not given.tls:
+        raise BadOption("tls-ca", "requires --tls")
     return options_of(
         nameServer=name_server_of(given.name_server, os.environ, file)[0],
         **_signing(given, file),
@@ -176,7 +177,7 @@ def _signing(given: Namespace, file: ConfigFile) -> dict[str, str | None]:
 def _encryption(given: Namespace, kept: TlsTable | None) -> dict[str, str | Path | None]:
     if given.tls:
         # Tasks run in directories of their own.
-        return {"tls": "true", "tlsCaFile": given.tls_ca_file and given.tls_ca_file.absolute()}
+        return {"tls": "true", "tlsCaFile": given.tls_ca and given.tls_ca.absolute()}
     if kept is None:
         return {}
     if kept != TlsTable(ca_file=kept.ca_file):

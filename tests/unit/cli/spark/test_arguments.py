@@ -119,7 +119,7 @@ def test_a_file_without_a_secret_is_named_and_not_shown(tmp_path: Path, content:
         (("--access-key", "me"), {}, "ROQUET_SECRET_KEY"),
         ((), {"ROQUET_SECRET_KEY": "of mine"}, "ROQUET_ACCESS_KEY"),
         ((), {"ROQUET_SECURITY_TOKEN": "lent"}, "ROQUET_ACCESS_KEY"),
-        (("--tls-ca-file", "trusted.pem"), {}, "--tls"),
+        (("--tls-ca", "trusted.pem"), {}, "--tls"),
     ],
 )
 def test_half_of_what_is_needed_is_refused_with_the_other_half(
@@ -135,11 +135,12 @@ def test_half_of_what_is_needed_is_refused_with_the_other_half(
 
 
 def test_both_spellings_of_the_ca_file_are_known() -> None:
-    assert options("--tls", "--tls-ca", "/ca.pem")["tlsCaFile"] == "/ca.pem"
+    for name in ("--tls-ca", "--tls-ca-file"):
+        assert options("--tls", name, "/ca.pem")["tlsCaFile"] == "/ca.pem"
 
 
 def test_certificates_are_found_from_wherever_tasks_run() -> None:
-    found = options("--tls", "--tls-ca-file", "trusted.pem")
+    found = options("--tls", "--tls-ca", "trusted.pem")
     assert found["tls"] == "true"
     assert found["tlsCaFile"] == str(Path.cwd() / "trusted.pem")
 
@@ -158,7 +159,7 @@ class Encrypted(NamedTuple):
 
     @property
     def words(self) -> tuple[str | Path, ...]:
-        return "-n", self.name_server, "--tls", "--tls-ca-file", self.certificate
+        return "-n", self.name_server, "--tls", "--tls-ca", self.certificate
 
 
 @pytest.fixture(scope="module")
