@@ -32,6 +32,7 @@ from roquet.errors import RoquetError
 
 ACCESS_KEY_VARIABLE: Final = "ROQUET_ACCESS_KEY"
 SECRET_KEY_VARIABLE: Final = "ROQUET_SECRET_KEY"  # noqa: S105  The name of one.
+SECURITY_TOKEN_VARIABLE: Final = "ROQUET_SECURITY_TOKEN"  # noqa: S105  The name of one.
 # Where `roquet up` puts it.
 ADDRESS_DEFAULT: Final = "127.0.0.1:9876"
 PATH_VARIABLE: Final = "ROQUET_CONFIG"
@@ -157,7 +158,8 @@ def _credentials(environment: Mapping[str, str], file: ConfigFile) -> Credential
     access_key = environment.get(ACCESS_KEY_VARIABLE)
     secret_key = environment.get(SECRET_KEY_VARIABLE)
     if access_key and secret_key:
-        return Credentials(access_key, secret_key)
+        token = environment.get(SECURITY_TOKEN_VARIABLE) or None
+        return Credentials(access_key, secret_key, token)
     table = file.credentials
     if table is None:
         return None

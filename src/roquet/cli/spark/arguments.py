@@ -9,12 +9,13 @@ import os
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from roquet.cli.admin_commands.access import (
     ACCESS_KEY_VARIABLE,
     ADDRESS_DEFAULT,
     SECRET_KEY_VARIABLE,
+    SECURITY_TOKEN_VARIABLE,
     ConfigFile,
     TlsTable,
     config_path,
@@ -29,8 +30,6 @@ from roquet.settings.options import OptionKind
 
 if TYPE_CHECKING:
     from roquet.pipeline.selection import Selection
-
-SECURITY_TOKEN_VARIABLE: Final = "ROQUET_SECURITY_TOKEN"  # noqa: S105
 
 
 def define_topics(parser: ArgumentParser) -> None:

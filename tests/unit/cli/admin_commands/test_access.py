@@ -70,6 +70,12 @@ def test_credentials_of_the_environment_count_for_more(file: str) -> None:
     assert found.credentials == Credentials("you", "other")
 
 
+def test_a_security_token_of_the_environment_goes_with_its_keys(file: str) -> None:
+    keys = {"ROQUET_ACCESS_KEY": "you", "ROQUET_SECRET_KEY": "other"}
+    found = access(ROQUET_CONFIG=file, ROQUET_SECURITY_TOKEN="lent", **keys)
+    assert found.credentials == Credentials("you", "other", "lent")
+
+
 def test_an_option_about_certificates_encrypts() -> None:
     assert access("--tls").tls == TlsConfig()
     assert access("--tls-ca", "x.pem").tls == TlsConfig(ca_file=Path("x.pem"))
