@@ -45,7 +45,10 @@ if os.environ.get("ROQUET_LONG"):
 # In the words of both.
 NOT_SIGNED: Final = "(?i)accessKey|username cannot be null"
 
-pytestmark = pytest.mark.java
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.full("the formats once more, with Apache's servers"),
+]
 
 
 class Place(NamedTuple):

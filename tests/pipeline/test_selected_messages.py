@@ -137,7 +137,7 @@ def test_a_directory_that_is_there_is_not_touched(
 ) -> None:
     finished = command("export", "--lake", lake, "--to", tmp_path)
     assert finished.exit_code == 1
-    assert "is there already" in finished.stderr
+    assert "already exists" in finished.stderr
     assert not list(tmp_path.iterdir())
 
 
