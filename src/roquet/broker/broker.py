@@ -69,7 +69,7 @@ class Broker(msgspec.Struct):
     changed_settings: ChangedSettings
     settings_saver: Saver
     tls: ServerTls
-    # Everybody who is connected, at both ports.
+    # All connections, of both ports.
     connection_budget: ConnectionBudget
     # None without access control.
     accounts: AccountStore | None

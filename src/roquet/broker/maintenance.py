@@ -25,7 +25,7 @@ _EXPIRE_PERIOD_S: Final = 10.0
 _CLEAN_PERIOD_S: Final = 10.0
 _FORGET_LOCKS_PERIOD_S: Final = 60.0
 _SLOW_GROUPS_PERIOD_S: Final = 180.0
-# At this pace a terabyte takes a year of a broker that nobody restarts, and costs nothing.
+# At this pace a terabyte takes a year of uptime, at no noticeable cost.
 _SCRUB_PERIOD_S: Final = 30.0
 _SCRUB_SIZE: Final = 1 << 20
 

@@ -1,8 +1,8 @@
-"""Telling every name server which topics this broker has.
+"""Registration of the broker and its topics with every name server.
 
-All name servers are told side by side, at the start, after every change of a topic and at least
+All name servers are called in parallel, at the start, after every change of a topic and at least
 every 30 seconds. One that cannot be reached is tried again next time. That costs a warning, and so
-does a broker that nobody knows: at once, then every ten minutes; that it is over is said, too.
+does a broker that no name server knows: at once, then every ten minutes; recovery is logged, too.
 """
 
 import asyncio
@@ -119,31 +119,31 @@ class Registrar:
         return self._name_servers
 
     def use(self, name_servers: Sequence[str]) -> None:
-        """From now on these; those that are new are told soon, the others learn it by silence."""
+        """From now on these; registers with new ones soon, and expires at the others."""
         if set(name_servers) != set(self._name_servers):
             self._name_servers = tuple(name_servers)
             log.info("name servers are %s now", ", ".join(self._name_servers))
             self.refresh_soon()
 
     def identify(self, identity: OwnIdentity) -> None:
-        """From now on under this id, of which the name servers are told soon."""
+        """From now on under this id, which is registered soon."""
         self._identity = identity
         self.refresh_soon()
 
     def refresh_soon(self) -> None:
-        """Topics have changed. Changes that come together are told together."""
+        """Topics have changed. Changes within a short time share one registration."""
         self._change_count += 1
         self._is_stale.set()
 
     @property
     def has_news(self) -> bool:
-        """Whether topics have changed, and not all name servers have been told yet."""
+        """Whether topics have changed that are not registered with all name servers yet."""
         return self._told_count < self._change_count
 
     async def until_told(self) -> None:
         """Returns when all name servers that can be reached know of the changes so far.
 
-        Whoever comes while they are being told shares one round after that.
+        Calls during a round share the next one.
         """
         change_count = self._change_count
         async with self._round:
@@ -195,7 +195,7 @@ class Registrar:
             except TimeoutError:
                 is_due = True
             async with self._round:
-                # Whoever waited for it may have told them meanwhile.
+                # Another caller may have registered meanwhile.
                 if is_due or self._is_stale.is_set():
                     on_registered(await self.register())
 

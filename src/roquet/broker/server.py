@@ -82,8 +82,8 @@ async def started(
     config: BrokerConfig, clock: Clock, disk: Disk, start: StartState = WITHOUT_REPLICAS
 ) -> tuple[Broker, AsyncExitStack]:
     """A broker that answers, and what ends it."""
-    # What is put on the stack ends in the opposite order: first nobody finds the broker any
-    # more, then nobody is served, then everything is saved.
+    # The stack unwinds in the opposite order: first the broker is unregistered, then it stops
+    # serving, then everything is saved.
     async with AsyncExitStack() as stack:
         broker = build_broker(config, clock, disk, stack, start)
         # What was true for a longer log alone is forgotten before this one grows.
@@ -100,7 +100,7 @@ async def started(
         ]
 
         async def stop_serving() -> None:
-            # Both in one turn of the loop: nobody who was answered can ask again.
+            # Both in one turn of the loop: no client that was answered can send another request.
             broker.long_polls.close()
             await asyncio.gather(*(listener.stop() for listener in listeners))
 

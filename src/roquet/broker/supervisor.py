@@ -130,7 +130,7 @@ class BrokerSupervisor:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 if failing.done():
                     self.has_failed.set()
-                    # Whoever runs the process has to end it.
+                    # The process has to be ended by its owner.
                     await stopping
                 return None if stopping.done() else restart.result()
             finally:
@@ -175,7 +175,7 @@ class BrokerSupervisor:
         config = self._config
         role = None if self.secret is None else self.secret.epochs.assigned_role
         if config.etcd:
-            # Whoever is to be master will be promoted.
+            # The next master will be promoted.
             return config.as_slave(config.replica_id)
         if role is None:
             return config
@@ -188,7 +188,7 @@ class BrokerSupervisor:
 
 
 def _check_founding(config: BrokerConfig, epochs: EpochFile) -> None:
-    """Raises ConfigError: whoever founds takes the office without an election, so only once."""
+    """Raises ConfigError: founding makes a master without an election, so it counts only once."""
     if config.is_to_found and epochs.has_founded:
         reason = "this broker has done so already: start it without it from now on"
         raise ConfigError("--found", "true", reason)
@@ -224,7 +224,7 @@ async def _member(
         yield
         return
     try:
-        # Whoever needs no etcd does not pay for loading what talks to it.
+        # Without etcd its client is not loaded.
         from roquet.broker.replication.failover.member import FailoverMember  # noqa: PLC0415
     except ModuleNotFoundError as error:
         reason = f"{error.name} is not installed: pip install 'roquet[failover]'"

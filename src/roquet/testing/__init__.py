@@ -12,8 +12,8 @@
 `roquet_cluster`, `roquet_topic`, `roquet_clock` and more, see `plugin.py`.
 
 Duty: start servers for tests of those who use the package.
-Doors: may import every other room. Nothing is loaded before it is used, because pytest loads the
-plugin in every project that has Roquet installed.
+Dependencies: may import every other package. Nothing is loaded before it is used, because pytest
+loads the plugin in every project that has Roquet installed.
 """
 
 from importlib import import_module

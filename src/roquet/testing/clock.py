@@ -15,7 +15,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 class MovableClock:
     """The clock on the wall of a cluster, by which messages are delayed, retried and checked.
 
-    Only that: connections, locks and long polls go by the time that really passes, or everybody
+    Only that: connections, locks and long polls go by the time that really passes, or all of them
     would be taken for dead after a leap of an hour. And clients have clocks of their own: the
     moment that is an hour away for the brokers is `clock.now() + timedelta(hours=1)`.
     """
@@ -42,11 +42,11 @@ class MovableClock:
         return self._real.now_ms() + self._ahead_ms
 
     def monotonic_s(self) -> float:
-        """Time that really passes: nobody moves it."""
+        """Time that really passes; it cannot be moved."""
         return self._real.monotonic_s()
 
     def jumped_ms(self) -> int:
-        """Time that is put forward here has passed: nobody has to wait for it."""
+        """Time that is advanced here has passed: nothing waits for it."""
         return self._real.jumped_ms()
 
     @contextmanager

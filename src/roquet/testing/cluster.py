@@ -52,7 +52,7 @@ _SETTINGS: Final = SMALL_FILES | {
 
 @final
 class Cluster(AsyncResource):
-    """Answers while the block runs, at ports nobody else has; its directory goes with it.
+    """Answers while the block runs, at free ports; its directory goes with it.
 
     The brokers are called "broker-a", "broker-b" and so on. With `replicas` each has as many
     slaves, "broker-a/1" and so on, which copy what it has. `settings` are those of all brokers,
@@ -149,14 +149,14 @@ class Cluster(AsyncResource):
         finally:
             await peers.close()
         if self._has_failover:
-            # Whoever steps in has to know it.
+            # A successor has to know it.
             await self.copied()
         return name
 
     def received(self, topic: str) -> list[ReceivedMessage]:
         """The messages that a topic has now, in the order in which they were stored.
 
-        None if nobody sent one. What is delayed comes when it is due.
+        None if there is none. What is delayed comes when it is due.
         """
         self._check_open()
         found = [
@@ -178,7 +178,7 @@ class Cluster(AsyncResource):
         left = ["its members do not answer"]
         try:
             async with asyncio.timeout(timeout_s):
-                # Nobody is told when a member goes on; it has to be asked.
+                # There is no notification of a member's progress: poll it.
                 while left := await self._left(peers, group):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_AGAIN_S)
         except TimeoutError:
@@ -189,7 +189,7 @@ class Cluster(AsyncResource):
     async def copied(self, *, timeout_s: float = 30.0) -> None:
         """Returns when the slaves that run have all that their masters have, tables included.
 
-        Without it tables take ten seconds. With `failover` they are in sync then: whoever is lost,
+        Without it tables take ten seconds. With `failover` they are in sync then: if one is lost,
         one of the others can step in. Raises TimeoutError.
         """
         self._check_open()
@@ -201,7 +201,7 @@ class Cluster(AsyncResource):
         ]
         async with asyncio.timeout(timeout_s):
             for master, slave in pairs:
-                # A slave that has just started may not have been told where its master is.
+                # A slave that has just started may not know its master yet.
                 while slave.replication.master_address is None:
                     slave.registrar.refresh_soon()
                     await asyncio.sleep(_LOOK_AGAIN_S)
@@ -210,7 +210,7 @@ class Cluster(AsyncResource):
                     await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def kill_master(self, name: str = "broker-a") -> str:
-        """It is gone for everybody who talks to it, and only its slaves are left.
+        """Its connections break, and only its slaves are left.
 
         Returns which one it was: `start_broker` brings it back, with all that it had. With
         `failover` one of the others is elected, which `elected` waits for, and the rest follow it,
@@ -232,7 +232,7 @@ class Cluster(AsyncResource):
         self._check_open()
         self._check_name(name)
         async with asyncio.timeout(timeout_s):
-            # Nobody is told; etcd decides it.
+            # No command is sent: etcd decides.
             while (master := self._masters().get(name)) is None:  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_AGAIN_S)
         return master
@@ -267,7 +267,7 @@ class Cluster(AsyncResource):
         await self._stop_name_server()
 
     async def start_name_server(self) -> None:
-        """At the same address, and brokers are told to come; one that runs goes on."""
+        """At the same address; brokers register again. A running one is left alone."""
         directory = self._check_open()
         if self._names is not None:
             return
@@ -304,7 +304,7 @@ class Cluster(AsyncResource):
         return self._slaves.get(name, (name, 0))[0]
 
     def _masters(self) -> dict[str, str]:
-        """By the name of the broker, who is its master now, if anybody is."""
+        """The current master of a broker name, if there is one."""
         serving = {name: self._lives[name].serving for name in self._running}
         return {
             self._broker_name(name): name
@@ -344,7 +344,7 @@ class Cluster(AsyncResource):
         if name in self._slaves:
             settings |= {"brokerRole": "SLAVE", "brokerId": str(number)}
         if self._has_failover:
-            # Everybody may become a slave, so everybody has a number above 0.
+            # Every broker may become a slave, so every one has an id above 0.
             settings["brokerId"] = str(number + 1)
         return settings
 
@@ -360,7 +360,7 @@ class Cluster(AsyncResource):
 
     def _clock_moved(self) -> None:
         for name in self._running:
-            # Earlier than anything that anybody waits for.
+            # Earlier than anything that tests wait for.
             self._brokers[name].delays.wake_at(0)
 
     async def _start_all(self) -> None:
@@ -398,7 +398,7 @@ class Cluster(AsyncResource):
 
 @final
 class _TemporaryDisk(SystemDisk):
-    """For files that nobody needs after the test: nothing is synced.
+    """For files that are not needed after the test: nothing is synced.
 
     And never too full, because how full the disk of a developer is has to do with no test.
     """

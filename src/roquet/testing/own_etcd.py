@@ -41,7 +41,7 @@ async def own_etcd(directory: Path) -> AsyncIterator[str]:
             raise EtcdEnded(log_path.read_bytes()[-_LOG_TAIL_SIZE:].decode(errors="replace"))
         yield str(Address(_HOST, port))
     finally:
-        # Nobody needs what it has afterwards.
+        # Its data is not needed afterwards.
         process.kill()
         await asyncio.to_thread(process.wait, _STOP_TIMEOUT_S)
 

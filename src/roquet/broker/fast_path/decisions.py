@@ -80,7 +80,7 @@ def _draft(broker: Broker, topic: TopicConfig, properties: bytes) -> RecordDraft
         flag=0,
         sys_flag=0,
         born_timestamp=0,
-        born_host=broker.store_host,  # Until there is a message, and somebody sent it.
+        born_host=broker.store_host,  # Replaced by the sender's address in each message.
         store_host=broker.store_host,
         body=b"",
         topic=topic.topic_name.encode(),

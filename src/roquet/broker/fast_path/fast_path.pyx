@@ -29,7 +29,7 @@ cdef class FastPath:
     cdef FastSends _sends
     cdef FastPulls _pulls
     cdef PathCounts _send_paths, _pull_paths
-    # Replies to sends that nobody has been told yet.
+    # Replies to sends that are not written yet.
     cdef ReplyBuffer _stored
     cdef object _clock, _acks
     # None if sends may wait as long as they like.
@@ -91,7 +91,7 @@ cdef class FastPath:
             self._late_sends is not None and self._late_sends.is_late()
         ):
             return 0
-        # One time for all of a wake-up, which takes less than the millisecond that it is told in.
+        # One time for all of a wake-up, which takes less than a millisecond, the unit of its timestamps.
         self._sends.begin(connection.peer_host, self._clock.now_ms())
         return max(0, connection.room_to_defer) if self._is_sync else 1
 

@@ -159,7 +159,7 @@ cdef class FastPulls:
         return pull if pull is not None and pull.limits is not None else None
 
     cdef bint _holds(self, PullDecision pull) except -1:
-        """Whether the tables hold what it was decided by; nobody changes them while pulls come."""
+        """Whether the tables hold what it was decided by; they do not change while pulls are read."""
         return pull is self._looked_up or (
             self._broker.config is pull.config
             and self._find_group(pull.group) is pull.group_settings

@@ -87,7 +87,7 @@ def get_versions(broker: Broker, _request: Request[NoFields]) -> Reply:
 
 
 def get_all(broker: Broker, _request: Request[NoFields]) -> Reply:
-    """Without secrets, which Apache tells: what is never sent ends up in nobody's log."""
+    """Without secrets, which Apache includes: what is never sent cannot end up in a log."""
     documents = _accounts(broker).documents.values()
     body = AccountConfigs(
         global_white_addrs=[

@@ -115,7 +115,7 @@ def check_client(broker: Broker, request: Request[NoFields]) -> Reply:
 
 
 def lock_queues(broker: Broker, request: Request[AddressedHeader]) -> Reply:
-    """Only queues that there are: a lock of any other would cost memory and help nobody."""
+    """Only existing queues: a lock of any other would cost memory for nothing."""
     body = read_body(QueueLockRequest, request.body)
     if not is_name(body.consumer_group):
         raise BadName(body.consumer_group)
@@ -140,7 +140,7 @@ def _make_retry_topic(broker: Broker, consumer: ConsumerData) -> None:
     try:
         settings = group_settings(broker, consumer.group_name)
     except (UnknownGroup, NoMoreGroups):
-        return  # Nobody may make it; its pulls are refused and say so.
+        return  # It may not be created; its pulls are refused with the reason.
     flags = TopicFlag.UNIT_SUBSCRIPTION if consumer.unit_mode else 0
     topic = retry_topic(consumer.group_name)
     # While nothing can be stored, nothing is sent back; a later heartbeat makes the topic.

@@ -25,7 +25,7 @@ from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX, reply_topic
 
 def _sending(_broker: Broker, request: Request[SendMessageHeader]) -> Iterable[Need]:
     topic = request.header.topic
-    # Apache asks for SUB on the group that a sender says it is in, whoever's retries these are.
+    # Apache asks for SUB on the group that the sender claims, whatever group the retries belong to.
     return (Need(topic, Right.SUB if topic.startswith(RETRY_PREFIX) else Right.PUB),)
 
 

@@ -108,7 +108,7 @@ def _check_room(
     try:
         broker.offsets.check_room(header.consumer_group, header.topic, queue_id)
     except TableFull as error:
-        # Consumers commit one-way: nobody would notice.
+        # Consumers commit one-way: a refusal would go unnoticed.
         request.connection.warn(
             "refusing offsets",
             f"an offset of group {header.consumer_group} is not kept: {error.remark}",

@@ -220,7 +220,7 @@ def _stored(broker: Broker, request: Request[SendMessageHeader], queue_id: int) 
     try:
         return append_message(broker, _new_message(broker, request, queue_id))
     except Refused as refused:
-        # It was for its client, and the copy for whoever wants to look at it later.
+        # The reply was for its client, the stored copy is for later inspection.
         log.warning("a reply is not stored: %s", refused)
         return None
 

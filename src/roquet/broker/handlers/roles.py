@@ -161,8 +161,8 @@ def _as_slave(broker: Broker) -> HaStatus:
 def get_all_delay_offsets(broker: Broker, request: Request[AllOffsetsHeader]) -> Reply:
     """A slave that knew more than its log has would lose messages with its master.
 
-    One of ours is told for which log all this is true. Those of Apache are told of levels alone,
-    and no more than is true for the shortest log among them.
+    A Roquet slave gets the end of the log for which all this is true. Apache slaves get levels
+    only, and no more than is true for the shortest log among them.
     """
     progress, known_version = broker.progress, request.header.known_version
     if known_version is None:

@@ -151,7 +151,7 @@ def checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicC
     header = request.header
     config = broker.config
     name = header.topic
-    # Nearly always 0, and then nobody has to look at the clock.
+    # Nearly always 0, and then the clock need not be read.
     if config.accept_sends_from_ms and config.accept_sends_from_ms > broker.clock.now_ms():
         raise Refused(
             ResponseCode.SYSTEM_ERROR, f"no sends before {config.accept_sends_from_ms} ms"

@@ -49,7 +49,7 @@ def update_topics(broker: Broker, request: Request[AddressedHeader]) -> Deferred
 
 
 def delete_topic(broker: Broker, request: Request[DeleteTopicHeader]) -> Deferred:
-    """The messages stay in the log until they expire, but nobody finds them any more."""
+    """The messages stay in the log until they expire, but no queue leads to them any more."""
     topic = request.header.topic
     _check_may_change(broker, request, topic)
     broker.acks.check_room(request)
@@ -112,7 +112,7 @@ def _update_topics(
     for topic in topics:
         broker.topics.update(topic)
         log.info("changed topic %s, as %s asked", topic.topic_name, request.connection.peer)
-    # Whoever hears of the topic and asks a name server must find it there.
+    # A client that learns of the topic must find it at every name server.
     told = broker.registrar.until_told
     return answer_when_changed(broker, request, broker.topic_saver, then=told)
 

@@ -34,7 +34,7 @@ def end_transaction(broker: Broker, request: Request[EndTransactionHeader]) -> A
     broker.acks.check_room(request)
     end = _ENDS.get(header.commit_or_rollback)
     if end is None:
-        # Apache does not answer this one. Nobody asks for an answer, but whoever does gets one.
+        # Apache does not answer this request. Clients send it one-way; others get an answer.
         return Reply(remark="the end is not known yet: the broker will ask")
     half = open_half(broker, _half_message(broker, header))
     if half is None:

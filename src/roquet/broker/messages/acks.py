@@ -141,10 +141,10 @@ class AckQueue:
         copy_timeout_s: float = 0.0,
         on_copy_awaited: Callable[[], None] = do_nothing,
     ) -> None:
-        """`on_safe` is told, once for all who waited, up to where the log can be read.
+        """`on_safe` is called once per round with the end up to which the log can be read.
 
         `is_awaited` says whether the disk is, and with `copies` a slave is, too; `on_copy_awaited`
-        is called when somebody waits for it.
+        is called when a reply waits for it.
         """
         self._clock = clock
         self._timeout_s = timeout_s
@@ -162,13 +162,13 @@ class AckQueue:
         # Those at the head of the line whose deadline is over, and who wait on.
         self._overdue: deque[_WaitingReplies | _WaitingCall] = deque()
         self._safe_end = 0
-        # What the disk has, as far as the loop was told.
+        # What the disk has, as far as the loop knows.
         self._disk_end = 0 if is_awaited else EVERYTHING
         self._flushed_end = 0
         self._is_handing_over = False
         self._is_settling = False
         self._timer: asyncio.TimerHandle | None = None
-        # Whoever keeps the broker alive waits for this, and ends it.
+        # The supervisor of the broker waits for this and stops it.
         self.has_failed = asyncio.Event()
 
     def check_room(self, request: Request[Any]) -> None:
@@ -189,7 +189,7 @@ class AckQueue:
             return _failed(late)
         frame = encode_answer(request.command, reply)
         if frame is None:
-            return DEFERRED  # To nobody: the request was one-way.
+            return DEFERRED  # The request was one-way.
         self._hold(end, late, request.connection, frame, 1)
         return DEFERRED
 
@@ -224,7 +224,7 @@ class AckQueue:
             self._stand_in_line(_WaitingCall(end, self._clock.monotonic_s(), late, then))
 
     def close(self) -> None:
-        """Whoever still waits hears nothing any more."""
+        """What still waits is never answered."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -259,7 +259,7 @@ class AckQueue:
         self._settle()
 
     def settle_soon(self) -> None:
-        """Somebody waits for a slave, or no longer has to; all of one turn of the loop together."""
+        """A reply waits for a slave, or no longer has to; one call per turn of the loop."""
         if self._copies is not None and not self._is_settling:
             self._is_settling = True
             self._loop.call_soon(self._settle)
@@ -308,7 +308,7 @@ class AckQueue:
     def _sweep(self) -> None:
         self._timer = None
         if not self._may_acknowledge():
-            # Nor that nobody knows: that would be said of what a successor may cut off.
+            # Nor "unknown": a successor may cut it off.
             self._set_timer()
             return
         now_s = self._clock.monotonic_s()
@@ -329,7 +329,7 @@ class AckQueue:
     def _why_late(
         self, waiting: _WaitingReplies | _WaitingCall, now_s: float
     ) -> ResponseCode | None:
-        """What the sender is told; None if there is time left."""
+        """The reply for the sender; None if there is time left."""
         is_on_disk = waiting.end <= self._disk_end
         timeout_s = self._copy_timeout_s if is_on_disk else self._timeout_s
         if now_s < waiting.since_s + timeout_s:

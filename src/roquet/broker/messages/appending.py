@@ -172,7 +172,7 @@ def append_message(broker: Broker, message: NewMessage) -> Appended:
 DLQ_QUEUE_COUNT: Final = 1
 DLQ_QUEUE_ID: Final = 0
 
-_FIRST_LEVEL: Final = 3  # ten seconds, if nobody changed the levels
+_FIRST_LEVEL: Final = 3  # ten seconds, with the default levels
 _AT_ONCE: Final = 0
 
 

@@ -24,7 +24,7 @@ _LEVELS: Final = {
 class Expiry:
     """Cleans a store, and tells an operator what goes and how much room there is.
 
-    How full the disk is gets told when it has passed a limit, in either direction, and again every
+    Disk usage is logged when it passes a limit, in either direction, and again every
     ten minutes while it is full.
     """
 

@@ -123,7 +123,7 @@ class Replication:
 
     def step_down(self, succession: Succession) -> None:
         """Another broker is the master of a later epoch. Raises StateNotSaved."""
-        assert self.secret is not None, "without epochs nobody is succeeded"
+        assert self.secret is not None, "only a broker with epochs can be succeeded"
         if self.restart_request.done():
             return
         self.secret.epochs.be_succeeded(succession.by.epoch, slave_id=succession.free_id)

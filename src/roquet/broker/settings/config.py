@@ -79,7 +79,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     http_place: Address | None = None  # httpListen
     log_level: LogLevel = log_level.DEFAULT  # logLevel
 
-    # Who may do what: without it, everybody may do everything.
+    # Access control: without it, every peer may do everything.
     access_control: bool = False  # aclEnable
     # Where accounts are: in this file, which is not a key of Apache's, or below a home directory.
     accounts_file: Path | None = None  # aclFile
@@ -96,7 +96,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     # What no request may change, whatever else may be changed.
     locked_settings: tuple[str, ...] = ("configBlackList", "brokerConfigPath")  # configBlackList
-    # How long a sender waits for the disk before it is told that nobody knows.
+    # How long a send waits for the disk before it is answered with an unknown outcome.
     sync_timeout_ms: int = 5_000  # syncFlushTimeout
 
     # Copies. A port of 0 is the one above `listen_port`.
@@ -179,7 +179,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bind_host(self) -> str:
-        """Nobody outside this machine is served unless an address is named."""
+        """Peers of other machines are served only if an address is named."""
         return self.bind_address or LOOPBACK
 
     @property

@@ -121,7 +121,7 @@ class GroupTable:
         return True
 
     def snapshot(self) -> GroupConfigTable:
-        """What slaves and operators are told."""
+        """For slaves and operators."""
         return GroupConfigTable(
             data_version=self.version,
             forbidden_table=dict(self._forbidden),

@@ -2,7 +2,7 @@
 
 An offset is the next message to consume. May it go back? A pull that carries an offset only
 ever moves it forward. A commit is taken as it is, even when it is smaller: operators' tools, a
-consumer that seeks, and a client that was told its offset does not exist all say it that way,
+consumer that seeks, and a client whose offset does not exist all commit that way,
 and nothing tells them from a late commit of a former owner. Taken wrongly, a smaller offset
 costs messages delivered twice; refused wrongly, it costs messages never delivered.
 
@@ -12,7 +12,7 @@ what clients commit is left aside: they still say where they were before.
 How far each group has pulled is kept in memory alone: operators see by it what is on its way.
 
 A slave follows the table of its master. What was committed at the slave itself, while the master
-was away, is its own: it never goes back, and the master is told when it is there again.
+was away, is its own: it never goes back, and is reported to the master when it returns.
 
 The transaction check keeps its progress here as Apache does: as that of the group
 CID_RMQ_SYS_TRANS. It is true only for a log that has what the check stored, so `transactions`
@@ -70,7 +70,7 @@ class OwnOffset(NamedTuple):
 
 @final
 class OffsetTable:
-    """Counts its changes, so that whoever saves it leaves the disk alone when there are none."""
+    """Counts its changes, so that nothing is saved when there are none."""
 
     __slots__ = (
         "_by_group",
