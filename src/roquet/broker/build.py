@@ -129,9 +129,9 @@ def build_broker(
         is_awaited=config.store.flush_mode is FlushMode.SYNC,
         on_safe=events.safe,
         # With epochs, another broker may become the master.
-        copies=replicas if config.waits_for_slaves or secret is not None else None,
-        copy_timeout_s=config.slave_timeout_ms / 1000,
-        on_copy_awaited=lambda: replication.slave_links.wake(),  # noqa: PLW0108  Made below.
+        replicas=replicas if config.waits_for_slaves or secret is not None else None,
+        replica_timeout_s=config.slave_timeout_ms / 1000,
+        on_replica_awaited=lambda: replication.slave_links.wake(),  # noqa: PLW0108  Made below.
     )
     long_polls = LongPolls(clock, on_awaited=acks.settle_soon)
     stack.callback(long_polls.close)

@@ -4,9 +4,9 @@ A broker awaits none, one or both of two conditions:
 
     sync flush     the disk has it. Each round of the flush thread makes everything before one
                    physical offset durable; that is handed to the event loop once per round.
-    SYNC_MASTER    as many slaves as are needed have confirmed it (`replication/copies`). If none is
-                   close enough, nothing waits for it. A master that another broker may replace must
-                   also still hold its lease: nothing is acknowledged while it may be lost.
+    SYNC_MASTER    as many slaves as needed have confirmed it (`replication/replica_progress`). If
+                   none is close enough, nothing waits for it. A master that another broker may
+                   replace must also hold its lease: nothing is acknowledged while it may be lost.
 
 Each is an end that moves on. Records are appended in the order of the log, so everything that waits
 is in one queue, released from its head by the moving ends. Deadlines are in the same order.
@@ -137,26 +137,26 @@ class AckQueue:
         *,
         is_awaited: bool,
         on_safe: Callable[[int], None] = lambda _end: None,
-        copies: ReplicaProgress | None = None,
-        copy_timeout_s: float = 0.0,
-        on_copy_awaited: Callable[[], None] = do_nothing,
+        replicas: ReplicaProgress | None = None,
+        replica_timeout_s: float = 0.0,
+        on_replica_awaited: Callable[[], None] = do_nothing,
     ) -> None:
         """`on_safe` is called once per round with the end up to which the log can be read.
 
-        `is_awaited` says whether the disk is, and with `copies` a slave is, too; `on_copy_awaited`
-        is called when a reply waits for it.
+        With `is_awaited` replies wait for the disk, with `replicas` also for a slave, and then
+        `on_replica_awaited` is called.
         """
         self._clock = clock
         self._timeout_s = timeout_s
         self._on_safe = on_safe
         self._is_disk_awaited = is_awaited
-        self._copies = copies
-        self._copy_timeout_s = copy_timeout_s
-        if copies is not None:
-            copies.on_change = self.settle_soon
-        self._on_copy_awaited = on_copy_awaited
+        self._replicas = replicas
+        self._replica_timeout_s = replica_timeout_s
+        if replicas is not None:
+            replicas.on_change = self.settle_soon
+        self._on_replica_awaited = on_replica_awaited
         # False if everything is safe as soon as it is stored.
-        self.is_awaited: Final = is_awaited or copies is not None
+        self.is_awaited: Final = is_awaited or replicas is not None
         self._loop = asyncio.get_running_loop()
         self._line: deque[_WaitingReplies | _WaitingCall] = deque()
         # Those at the head of the line whose deadline is over, and who wait on.
@@ -260,36 +260,36 @@ class AckQueue:
 
     def settle_soon(self) -> None:
         """A reply waits for a slave, or no longer has to; one call per turn of the loop."""
-        if self._copies is not None and not self._is_settling:
+        if self._replicas is not None and not self._is_settling:
             self._is_settling = True
             self._loop.call_soon(self._settle)
 
     def _settle(self) -> None:
         """Lets those go whose wait is over. This is the only place that says what is safe."""
         self._is_settling = False
-        copies = self._copies
+        replicas = self._replicas
         if not self._may_acknowledge():
             return
-        confirmed_end = EVERYTHING if copies is None else copies.confirmed_end
+        confirmed_end = EVERYTHING if replicas is None else replicas.confirmed_end
         self._safe_end = min(self._disk_end, confirmed_end)
         self._release(self._overdue)
         self._release(self._line)
-        if copies is not None and self._line:
-            self._on_copy_awaited()
+        if replicas is not None and self._line:
+            self._on_replica_awaited()
         self._show()
 
     def _release(self, line: deque[_WaitingReplies | _WaitingCall]) -> None:
-        copies = self._copies
+        replicas = self._replicas
         while line and line[0].end <= self._disk_end:
             if line[0].end <= self._safe_end:
                 line.popleft().release()
-            elif copies is not None and not copies.is_awaited(line[0].end):
+            elif replicas is not None and not replicas.is_awaited(line[0].end):
                 line.popleft().be_late(ResponseCode.SLAVE_NOT_AVAILABLE)
             else:
                 return
 
     def _show(self) -> None:
-        shown_end = EVERYTHING if self._copies is None else self._copies.shown_end
+        shown_end = EVERYTHING if self._replicas is None else self._replicas.shown_end
         self._on_safe(min(self._disk_end, shown_end))
 
     def _fail(self, error: SyncFailed) -> None:
@@ -303,7 +303,7 @@ class AckQueue:
         self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
 
     def _may_acknowledge(self) -> bool:
-        return self._copies is None or self._copies.may_acknowledge()
+        return self._replicas is None or self._replicas.may_acknowledge()
 
     def _sweep(self) -> None:
         self._timer = None
@@ -315,15 +315,15 @@ class AckQueue:
         line = self._line
         while line and (why := self._why_late(line[0], now_s)) is not None:
             late = line.popleft()
-            if self._copies is not None:
-                self._copies.give_up(late.end)
+            if self._replicas is not None:
+                self._replicas.give_up(late.end)
             if late.late is OnTimeout.KEEP_WAITING:
                 self._overdue.append(late)
             else:
                 late.be_late(why)
         if line:
             self._set_timer()
-        if self._copies is not None:
+        if self._replicas is not None:
             self._show()
 
     def _why_late(
@@ -331,10 +331,10 @@ class AckQueue:
     ) -> ResponseCode | None:
         """The reply for the sender; None if there is time left."""
         is_on_disk = waiting.end <= self._disk_end
-        timeout_s = self._copy_timeout_s if is_on_disk else self._timeout_s
+        timeout_s = self._replica_timeout_s if is_on_disk else self._timeout_s
         if now_s < waiting.since_s + timeout_s:
             return None
-        if self._copies is not None and waiting.end > self._copies.confirmed_end:
+        if self._replicas is not None and waiting.end > self._replicas.confirmed_end:
             return ResponseCode.FLUSH_SLAVE_TIMEOUT
         return ResponseCode.FLUSH_DISK_TIMEOUT
 

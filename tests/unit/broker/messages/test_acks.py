@@ -369,9 +369,9 @@ class CopiedLine(Line):
             TIMEOUT_S,
             is_awaited=is_disk_awaited,
             on_safe=self.safe_ends.append,
-            copies=self.copies,
-            copy_timeout_s=TIMEOUT_S - 2,
-            on_copy_awaited=self.wake,
+            replicas=self.copies,
+            replica_timeout_s=TIMEOUT_S - 2,
+            on_replica_awaited=self.wake,
         )
 
     def wake(self) -> None:
@@ -499,7 +499,7 @@ async def test_who_may_not_be_master_any_more_tells_nobody_anything(bed: BrokerB
     copies.lead(frozenset({Replica(1, "store")}), lambda: is_master)
     line = Line(bed)
     acks = line.acks = AckQueue(
-        line.clock, TIMEOUT_S, is_awaited=False, copies=copies, copy_timeout_s=1.0
+        line.clock, TIMEOUT_S, is_awaited=False, replicas=copies, replica_timeout_s=1.0
     )
     try:
         is_master = False
