@@ -1,5 +1,6 @@
 """A process that may hardly open anything any more."""
 
+import gc
 import os
 import resource
 from collections.abc import Iterator
@@ -8,6 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def few_descriptors_left(count: int) -> Iterator[None]:
+    # Stores that earlier tests killed may be garbage with open files: their descriptors must not
+    # become free in the middle of the block.
+    gc.collect()
+    gc.disable()
     # Numbers that are free may lie between those that are taken, so they are tried.
     free = [os.dup(0) for _ in range(count + 1)]
     for each in free:
@@ -18,3 +23,4 @@ def few_descriptors_left(count: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        gc.enable()
