@@ -375,7 +375,7 @@ def test_a_master_that_has_lost_its_end(tmp_path: Path) -> None:
         one.lose_store()
         shutil.move(tmp_path / "older", one.store_directory)
         on.start(one)
-        said = "its log ends at"
+        said = "the slave's log ends at"
         wait_until(lambda: said in one.log_tail() + two.log_tail())
         two.kill()
         shutil.move(two.store_directory, two.directory / "moved-away")

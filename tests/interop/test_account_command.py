@@ -98,7 +98,7 @@ def test_what_the_broker_cannot_do_is_said(broker: ApacheBroker) -> None:
     told("add", "forgetful", "--topic", "orders=PUB")
     said = roquet("account", "change", "forgetful", "--forget-topic", "orders")
     assert said.exit_code == 1
-    assert said.stderr.endswith("NAME=DENY takes it\n")
+    assert said.stderr.endswith("deny it with NAME=DENY\n")
 
 
 def test_a_broker_without_such_accounts(

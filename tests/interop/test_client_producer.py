@@ -215,7 +215,7 @@ def test_a_broker_that_says_no_is_quoted(
 def test_a_topic_closed_for_writing_cannot_be_sent_to(
     producer: Producer, new_topic: NewTopic
 ) -> None:
-    with pytest.raises(SendFailed, match="takes messages"):
+    with pytest.raises(SendFailed, match="accepts messages"):
         producer.send(Message(new_topic(permission=4), b"x"), timeout_s=TIMEOUT_S)
 
 
