@@ -1,5 +1,7 @@
 """One home and one cluster for all tests: making them takes longer than most of these."""
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,9 +25,15 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     """Installed as README says, but from the wheel and with the versions that are tested."""
     home = prepared_home(tmp_path_factory.mktemp("newcomer"))
     for command in block_with("pip install .\n").commands:
-        finished = home.run(command.replace("pip install .", f"pip install {home.wheel}"))
+        command = command.replace("pip install .", f"pip install {home.wheel}")
+        # The Python of these tests, for which the wheel is, may not be the first of the PATH.
+        finished = home.run(command.replace("python3 ", f"{_base_python()} "))
         assert finished.exit_code == 0, finished.stderr
     return home
+
+
+def _base_python() -> str:
+    return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
 @pytest.fixture(scope="session")
