@@ -112,7 +112,7 @@ async def test_a_filter_that_fails_is_logged_and_drops_nothing(
     inbox = Inbox()
     async with consumer(cluster, inbox, message_filter=lambda message: int(message.body) > 1):
         await inbox.has(1)
-    assert "ValueError" in caplog.text
+    assert "counted as wanted" in caplog.text
 
 
 async def test_a_topic_can_be_wanted_later_and_not_any_more(
