@@ -7,18 +7,14 @@ servers inside the process that may take any. The blocks are below the ports tha
 processes choose from, and those are below the ports of outgoing connections.
 """
 
-import fcntl
-import os
 import socket
-import tempfile
 from collections.abc import Iterator
 from functools import cache
 from itertools import cycle
-from pathlib import Path
 
 _LOWEST = 10_000
-_BLOCK_SIZE = 800
-_BLOCK_COUNT = 12
+_BLOCK_SIZE = 500
+_BLOCK_COUNT = 19
 _NAMED_COUNT = 200
 # A broker takes the port two below its own, too, and the one above.
 _BROKER_PORTS = 4
@@ -47,17 +43,17 @@ def any_ports() -> range:
     return range(block + _NAMED_COUNT + _BELOW, block + _BLOCK_SIZE, _BROKER_PORTS)
 
 
+# Held until this process ends.
+_claim = socket.socket(socket.AF_UNIX)
+
+
 @cache
 def _own_block() -> int:
-    directory = Path(tempfile.gettempdir(), f"roquet-ports-{os.getuid()}")
-    directory.mkdir(exist_ok=True)
+    """A block is claimed by a socket without a file: such names are as wide as ports are."""
     for number in range(_BLOCK_COUNT):
-        held = os.open(directory / str(number), os.O_CREAT | os.O_RDWR, 0o600)
         try:
-            # Held until this process ends.
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(held)
+            _claim.bind(f"\0roquet-test-ports-{number}")
+        except OSError:
             continue
         return _LOWEST + number * _BLOCK_SIZE
     raise RuntimeError(f"{_BLOCK_COUNT} processes of tests have all the ports")
