@@ -102,9 +102,11 @@ async def filled(kind: str, count: int, directory: Path) -> tuple[float, float]:
         for number in range(count):
             PUTS[kind](broker, number)
         broker.store.file_keys()
-        while broker.delays.timers.next_due_ms() == clock.now_ms():  # It has not seen all yet.
-            for records in broker.delays.timers.due(SliceBudget(clock)):
-                redeliver(broker, records)
+        while (
+            broker.waiting.delays.timers.next_due_ms() == clock.now_ms()
+        ):  # It has not seen all yet.
+            for records in broker.waiting.delays.timers.due(SliceBudget(clock)):
+                redeliver(broker.messages, records)
         return before, own_mb()
 
 

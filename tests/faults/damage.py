@@ -186,13 +186,13 @@ def _wrong_offsets(broker: Broker) -> list[str]:
     """A group goes on where it was, or before; and what comes next is still to come for it."""
     violations = []
     for queue_id in range(_QUEUE_COUNT):
-        committed = broker.offsets.find(_GROUP, _TOPIC, queue_id) or 0
+        committed = broker.tables.offsets.find(_GROUP, _TOPIC, queue_id) or 0
         if committed > _MESSAGE_COUNT // _QUEUE_COUNT:
             violations.append(f"queue {queue_id} is committed to {committed}")
         new = broker.store.append(draft(b"new", topic=_TOPIC, queue_id=queue_id))
         if new.queue_offset < committed:
             violations.append(f"a new message gets {new.queue_offset}, behind {committed}")
-    if _TOPIC not in broker.topics:
+    if _TOPIC not in broker.tables.topics:
         violations.append("the topic is gone")
     return violations
 
@@ -211,15 +211,15 @@ async def _filled(disk: RamDisk, config: StoreConfig) -> Found:
     """All consumed and closed in peace."""
     async with broker_bed(_ROOT, disk=disk, store=config) as bed:
         broker = bed.broker
-        broker.topics.find_or_create(_TOPIC, _QUEUE_COUNT)
+        broker.tables.topics.find_or_create(_TOPIC, _QUEUE_COUNT)
         for number in range(_MESSAGE_COUNT):
             bed.clock.advance(0.01)
             queue_id = number % _QUEUE_COUNT
             properties = {"KEYS": f"{number:03}", "TAGS": "t"}
             bed.put(b"%d" % number, topic=_TOPIC, queue_id=queue_id, properties=properties)
-            broker.offsets.commit(_GROUP, _TOPIC, queue_id, number // _QUEUE_COUNT + 1)
+            broker.tables.offsets.commit(_GROUP, _TOPIC, queue_id, number // _QUEUE_COUNT + 1)
         broker.store.file_keys()
-        broker.offset_saver.save_soon()
+        broker.tables.savers.offsets.save_soon()
         return everything_in(broker.store)
 
 

@@ -193,11 +193,13 @@ class World:
 
     async def deliver(self, count_max: int) -> None:
         broker = self._mortal.broker
-        deliver_slice(broker, SliceBudget(broker.clock, count_max=count_max))
+        deliver_slice(
+            broker.messages, broker.waiting.delays, SliceBudget(broker.clock, count_max=count_max)
+        )
         await self._go_round()
 
     async def deliver_all(self) -> None:
-        while (due_ms := self._mortal.broker.delays.next_due_ms) and due_ms <= self._now_ms:
+        while (due_ms := self._mortal.broker.waiting.delays.next_due_ms) and due_ms <= self._now_ms:
             await self.deliver(1_000)
         self._check()
 
@@ -209,19 +211,19 @@ class World:
             self._halves[body].append((asked_about(question), self._log_end))
 
     def note_delays(self) -> None:
-        self._mortal.broker.delays.propose()
+        self._mortal.broker.waiting.delays.propose()
 
     async def save_delays(self) -> None:
         broker = self._mortal.broker
         broker.store.file_keys()
-        save_progress(broker)
-        await broker.delay_saver.until_saved()
-        await broker.timer_saver.until_saved()
+        save_progress(broker.waiting.progress, broker.replication)
+        await broker.tables.savers.levels.until_saved()
+        await broker.tables.savers.timers.until_saved()
 
     async def save_offsets(self) -> None:
         broker = self._mortal.broker
-        broker.pending_halves.commit_progress(broker.store.synced_end)
-        await broker.offset_saver.until_saved()
+        broker.waiting.pending_halves.commit_progress(broker.store.synced_end)
+        await broker.tables.savers.offsets.until_saved()
         self._model.save_progress()
 
     def sync(self) -> None:
@@ -232,8 +234,8 @@ class World:
     async def begin(self) -> None:
         await self._start()
         broker = self._mortal.broker
-        broker.topics.find_or_create("TopicA", len(TOPIC_QUEUES))
-        await broker.topic_saver.until_saved()
+        broker.tables.topics.find_or_create("TopicA", len(TOPIC_QUEUES))
+        await broker.tables.savers.topics.until_saved()
 
     async def stop(self) -> None:
         self._mortal.clock.kill_after(None)

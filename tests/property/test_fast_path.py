@@ -113,17 +113,17 @@ def topic_change(name: str, queue_count: int, perm: int, *, is_ordered: bool, ki
         order=is_ordered,
         topic_filter_type=kind,
     )
-    return lambda twin: void(twin.broker.topics.update(settings))
+    return lambda twin: void(twin.broker.tables.topics.update(settings))
 
 
 def deletion(name: str) -> Event:
     def delete(twin: Twin) -> None:
         if twin.disk.is_full:
             return  # It could not be made sure of.
-        twin.broker.topics.delete(name)
+        twin.broker.tables.topics.delete(name)
         twin.broker.store.delete_topic(name)
         settings = TopicConfig(topic_name=name, read_queue_nums=4, write_queue_nums=4)
-        twin.broker.topics.update(settings)
+        twin.broker.tables.topics.update(settings)
 
     return delete
 
@@ -137,14 +137,14 @@ def config_change(**changes: object) -> Event:
 
 def group_change(name: str, *, may_consume: bool) -> Event:
     def change(twin: Twin) -> None:
-        group = twin.broker.groups.find_or_create(name, may_create=True)
-        twin.broker.groups.update(replace(group, consume_enable=may_consume))
+        group = twin.broker.tables.groups.find_or_create(name, may_create=True)
+        twin.broker.tables.groups.update(replace(group, consume_enable=may_consume))
 
     return change
 
 
 def reset(group: str, topic: str) -> Event:
-    return lambda twin: twin.broker.offsets.reset(group, topic, 0, 1)
+    return lambda twin: twin.broker.tables.offsets.reset(group, topic, 0, 1)
 
 
 def fill_disk(twin: Twin) -> None:
@@ -240,7 +240,7 @@ def outcome_of(twin: Twin) -> Outcome:
         "topic": counters._topic_puts,
         "group": counters._group_gets,
     }
-    is_sync = broker.acks.is_awaited
+    is_sync = broker.messages.acks.is_awaited
     return Outcome(
         [sorted_frames(each.told) if is_sync else each.told for each in twin.clients],
         [each.is_closed for each in twin.clients],
@@ -250,8 +250,12 @@ def outcome_of(twin: Twin) -> Outcome:
             for key, queue in store._queues.by_key.items()
         },
         [file.file.mapping[:] for file in store._index._files] if store._index else [],
-        broker.offsets.to_bytes(),
-        (broker.offsets.change_count, broker.topics.change_count, broker.groups.change_count),
+        broker.tables.offsets.to_bytes(),
+        (
+            broker.tables.offsets.change_count,
+            broker.tables.topics.change_count,
+            broker.tables.groups.change_count,
+        ),
         {
             "all": [
                 (each.count, each.size, each.times) for each in (counters._puts, counters._gets)
@@ -290,7 +294,7 @@ async def lived(store: StoreConfig, events: Sequence[Event], taken: Counter[str]
             stop_disk(bed)
             twin = Twin(bed, disk, has_fast_path=taken is not None)
             for topic in TOPICS:
-                bed.broker.topics.update(
+                bed.broker.tables.topics.update(
                     TopicConfig(topic_name=topic, read_queue_nums=4, write_queue_nums=4)
                 )
             beats = b"".join(heartbeat(group, "*", 1) for group in GROUPS)

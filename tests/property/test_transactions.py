@@ -79,8 +79,8 @@ class World:
 
     async def save(self) -> None:
         """What services do every few seconds."""
-        self.bed.broker.pending_halves.commit_progress(self.bed.broker.store.synced_end)
-        await self.bed.broker.offset_saver.until_saved()
+        self.bed.broker.waiting.pending_halves.commit_progress(self.bed.broker.store.synced_end)
+        await self.bed.broker.tables.savers.offsets.until_saved()
 
     async def stop(self) -> None:
         await self.stack.aclose()

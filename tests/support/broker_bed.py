@@ -160,7 +160,7 @@ class BrokerBed:
     routes: Sequence[RequestRoute[Broker]] = ROUTES
 
     def __post_init__(self) -> None:
-        self._router = Router(self.broker, self.routes, self.broker.guard)
+        self._router = Router(self.broker, self.routes, self.broker.access.guard)
         self.fast_path = FastPath(self.broker, has_pulls=True)
         self._deadlines = DeadlineSweep(self.clock)
         self._ports = count(50_000)
@@ -174,14 +174,14 @@ class BrokerBed:
         self, client: BedClient, limits: ConnectionLimits, *, has_fast_path: bool = True
     ) -> None:
         """Connects a client that somebody made."""
-        fast_path = self.fast_path if has_fast_path and self.broker.guard is None else None
+        fast_path = self.fast_path if has_fast_path and self.broker.access.guard is None else None
         client.connection = Connection(
             self,
             self._router.answer,
             self._deadlines,
             limits,
             fast_path=fast_path,
-            budget=self.broker.connection_budget,
+            budget=self.broker.access.connection_budget,
         )
         client.connection.connection_made(client)
 
@@ -198,24 +198,32 @@ class BrokerBed:
     def unsaved_files(self) -> list[str]:
         """Tables that are to be saved soon; here nobody does it."""
         broker = self.broker
-        savers = (broker.topic_saver, broker.group_saver, broker.offset_saver)
+        savers = (
+            broker.tables.savers.topics,
+            broker.tables.savers.groups,
+            broker.tables.savers.offsets,
+        )
         return [saver._name for saver in savers if saver._is_wanted.is_set()]
 
     @property
     def has_saved_offsets(self) -> bool:
         """Whether the file of offsets has all that the table has."""
-        saver = self.broker.offset_saver
-        return saver._saved_count == self.broker.offsets.change_count
+        saver = self.broker.tables.savers.offsets
+        return saver._saved_count == self.broker.tables.offsets.change_count
 
     @property
     def sleeper_count(self) -> int:
         """How many pulls wait for messages."""
-        return sum(map(len, self.broker.long_polls._by_queue.values()))
+        return sum(map(len, self.broker.messages.long_polls._by_queue.values()))
 
     def forget_wishes(self) -> None:
         """What is to be saved or registered from now on is news."""
         self.broker.registrar._is_stale.clear()
-        for saver in (self.broker.topic_saver, self.broker.group_saver, self.broker.offset_saver):
+        for saver in (
+            self.broker.tables.savers.topics,
+            self.broker.tables.savers.groups,
+            self.broker.tables.savers.offsets,
+        ):
             saver._is_wanted.clear()
 
     # What a server does with its connections.
@@ -242,5 +250,5 @@ async def broker_bed(
     )
     async with AsyncExitStack() as stack:
         broker = build_broker(config, clock, disk or QuickDisk(), stack)
-        await stack.enter_async_context(broker.services)
+        await stack.enter_async_context(broker.background.services)
         yield BrokerBed(broker, clock)

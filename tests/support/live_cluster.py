@@ -79,7 +79,7 @@ class LiveCluster:
         """The messages of all queues of all brokers that run."""
         found: list[StoredMessage] = []
         for name in self._running:
-            config = self.brokers[name].topics.find(topic)
+            config = self.brokers[name].tables.topics.find(topic)
             for queue_id in range(0 if config is None else config.write_queue_nums):
                 found += self.stored(topic, queue_id, name)
         return found

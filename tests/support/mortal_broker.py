@@ -76,21 +76,21 @@ class MortalBroker:
             replace(config, **self._settings), self.clock, self._disk, self._stack
         )
         broker.store._flusher.stop()  # `sync` does its work.
-        await broker.services.__aenter__()
+        await broker.background.services.__aenter__()
         self.bed = BrokerBed(broker, self.clock)
 
     async def stop(self) -> None:
         """As an operator stops it."""
         self._forget_sync()
-        await self.broker.services.__aexit__(None, None, None)
+        await self.broker.background.services.__aexit__(None, None, None)
         await self._stack.aclose()
 
     async def kill(self) -> None:
         """What is written is there, nothing is put in order."""
         self.clock.kill_after(None)
         self._forget_sync()
-        await self.broker.services.__aexit__(None, None, None)
-        self.broker.acks.close()
+        await self.broker.background.services.__aexit__(None, None, None)
+        self.broker.messages.acks.close()
         crash(self.broker.store)
 
     async def cut_power(self, seed: int) -> int:

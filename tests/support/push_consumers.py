@@ -68,7 +68,7 @@ def numbers(count: int, start: int = 0) -> list[bytes]:
 
 def committed(cluster: LiveCluster, topic: str = TOPIC, group: str = GROUP) -> int:
     """Over all queues."""
-    return sum(cluster.brokers["broker-a"].offsets.queues(group, topic).values())
+    return sum(cluster.brokers["broker-a"].tables.offsets.queues(group, topic).values())
 
 
 def committed_soon(reading: AsyncPushConsumer) -> int:

@@ -68,6 +68,6 @@ async def followed(
     """A master, and a slave that has copied its tables."""
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1, **settings)
     two = await place.start("two", BrokerRole.SLAVE, 2, **settings)
-    await eventually(lambda: two.broker.topics.version == one.broker.topics.version)
+    await eventually(lambda: two.broker.tables.topics.version == one.broker.tables.topics.version)
     await eventually(lambda: one.broker.replication.replicas.slaves)
     return one, two

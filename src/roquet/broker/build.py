@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from roquet.access.account_store import open_account_store
 from roquet.access.guard import AccessGuard
-from roquet.broker.broker import Broker
+from roquet.broker.broker import Access, Background, Broker, Clients, WaitingMessages
 from roquet.broker.delays.delays import loaded_delays
 from roquet.broker.delays.delivering import save_progress
 from roquet.broker.loading import (
@@ -26,7 +26,7 @@ from roquet.broker.loading import (
     opened_store,
 )
 from roquet.broker.messages.acks import AckQueue
-from roquet.broker.messages.appending import refused_writes_log, take_copied
+from roquet.broker.messages.appending import Messages, refused_writes_log, take_copied
 from roquet.broker.messages.expiry import Expiry
 from roquet.broker.messages.late_sends import LateSends
 from roquet.broker.messages.long_polling import LongPolls
@@ -38,14 +38,15 @@ from roquet.broker.replication.replication import Replication
 from roquet.broker.replication.table_log import LoggedTables, RecordForm, TableLog
 from roquet.broker.replication.table_sync import SlaveTables
 from roquet.broker.settings.apache_keys import change_config, changeable_texts
-from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.settings.config import BrokerConfig, Pauses
 from roquet.broker.tables.clients import Consumers, Producers
 from roquet.broker.tables.durable_state import new_progress
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import Saver
-from roquet.broker.tables.statistics import EndedTransactions, Statistics
+from roquet.broker.tables.statistics import Statistics
+from roquet.broker.tables.tables import Savers, Tables
 from roquet.broker.tables.topics import TopicTable, built_in_topics
 from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.clock import Clock
@@ -113,14 +114,18 @@ def build_broker(
     topics = TopicTable(clock, built_in_topics(config), has_epochs=secret is not None)
     groups = GroupTable(clock, has_epochs=secret is not None)
     offsets = OffsetTable(is_slave=config.is_slave, count_max=config.offset_count_max)
-    topic_saver = kept("topics.json", topics)
-    topics.check_promises()
-    group_saver = kept("subscriptionGroup.json", groups)
-    offset_saver = kept("consumerOffset.json", offsets)
     progress = new_progress(offsets.transactions)
-    delay_saver = kept("delayOffset.json", progress.levels)
-    timer_saver = kept("timers.json", progress.timers)
+    savers = Savers(
+        topics=kept("topics.json", topics),
+        groups=kept("subscriptionGroup.json", groups),
+        offsets=kept("consumerOffset.json", offsets),
+        levels=kept("delayOffset.json", progress.levels),
+        timers=kept("timers.json", progress.timers),
+        settings=settings_saver,
+    )
+    topics.check_promises()
     adopt_apache_timers(progress.timers, disk, config.store.layout.config / "timercheck")
+    tables = Tables(topics, groups, offsets, changed_settings, savers)
     events = LogEvents()
     replicas = _replica_progress(config, clock, lambda: store.log_end)
     acks = AckQueue(
@@ -138,20 +143,23 @@ def build_broker(
     stack.callback(acks.close)
     store = opened_store(config, clock, disk, acks, start)
     progress.settle(store.log_end)
-    pending_halves = PendingHalves(store, offsets)
-    delays = loaded_delays(store, clock, config.store.delay_levels_ms, progress)
+    waiting = WaitingMessages(
+        loaded_delays(store, clock, config.store.delay_levels_ms, progress),
+        PendingHalves(store, offsets),
+        progress,
+    )
     stack.callback(lambda: close_store(broker))
     table_log = TableLog(store, LoggedTables(topics, groups, offsets), _form(config))
     load_table_log(config, table_log, start, lost)
     # Not only after a crash: a disk may lose the end of a log that was closed, too.
     offsets.cut_back(store.max_offset)
-    pending_halves.load()
+    waiting.pending_halves.load()
     peers = _peers(tls, clock, stack)
     registrar = _registrar(config, peers, clock, lambda: broker)
-    topics.on_change = partial(_save_and_register, topic_saver, registrar)
-    groups.on_change = group_saver.save_soon
-    progress.levels.on_change = delay_saver.save_soon
-    progress.timers.on_change = timer_saver.save_soon
+    topics.on_change = partial(_save_and_register, savers.topics, registrar)
+    groups.on_change = savers.groups.save_soon
+    progress.levels.on_change = savers.levels.save_soon
+    progress.timers.on_change = savers.timers.save_soon
     services = Services(config.broker_name)
     replication = Replication(
         config,
@@ -159,49 +167,41 @@ def build_broker(
         store,
         slave_links=SlaveLinks(config, clock, store, replicas, services, secret=secret, tls=tls),
         others=_others(config, peers, registrar),
-        peers=peers,
         tables=SlaveTables(topics, groups, offsets, progress),
+        table_log=table_log,
         on_grown=events.grown,
     )
+    statistics = Statistics(clock, config.cluster_name)
     broker = Broker(
         config=config,
         clock=clock,
-        disk=disk,
         store=store,
-        topics=topics,
-        groups=groups,
-        offsets=offsets,
-        consumers=Consumers[Connection](config.membership_count_max, config.subscription_size_max),
-        producers=Producers[Connection](config.membership_count_max),
-        locks=LockTable(clock, config.lock_count_max),
-        long_polls=long_polls,
-        acks=acks,
-        expiry=Expiry(store, clock, lambda: broker.config.store),
-        refused_writes=refused_writes_log(clock),
-        late_sends=LateSends(clock, config.send_wait_s_max),
-        progress=progress,
-        delays=delays,
-        pending_halves=pending_halves,
-        table_log=table_log,
-        registrar=registrar,
-        statistics=Statistics(clock, config.cluster_name),
-        ended_transactions=EndedTransactions(),
-        topic_saver=topic_saver,
-        group_saver=group_saver,
-        offset_saver=offset_saver,
-        delay_saver=delay_saver,
-        timer_saver=timer_saver,
-        changed_settings=changed_settings,
-        settings_saver=settings_saver,
-        tls=tls,
-        connection_budget=ConnectionBudget(clock, config.server_limits),
-        accounts=accounts,
-        guard=None if accounts is None else AccessGuard(accounts, clock),
-        services=services,
+        tables=tables,
+        clients=_clients(config, clock),
+        messages=Messages(
+            store=store,
+            statistics=statistics,
+            acks=acks,
+            long_polls=long_polls,
+            late_sends=LateSends(clock, config.send_wait_s_max),
+            refused_writes=refused_writes_log(clock),
+            expiry=Expiry(store, clock, lambda: broker.config.store),
+            store_host=_store_host(config),
+            cluster_property=f"{Property.CLUSTER}\x01{config.cluster_name}".encode(),
+            send_reply=_send_reply(config),
+            has_checksums=config.store.write_checksums,
+        ),
+        waiting=waiting,
         replication=replication,
-        store_host=_store_host(config),
-        cluster_property=f"{Property.CLUSTER}\x01{config.cluster_name}".encode(),
-        send_reply=_send_reply(config),
+        registrar=registrar,
+        access=Access(
+            tls=tls,
+            connection_budget=ConnectionBudget(clock, config.server_limits),
+            accounts=accounts,
+            guard=None if accounts is None else AccessGuard(accounts, clock),
+        ),
+        statistics=statistics,
+        background=Background(services, Pauses()),
     )
     _subscribe(events, broker)
     return broker
@@ -210,12 +210,12 @@ def build_broker(
 def _subscribe(events: LogEvents, broker: Broker) -> None:
     events.on_safe = (
         partial(_show_confirmed, broker),
-        broker.long_polls.log_is_safe,
+        broker.messages.long_polls.log_is_safe,
         partial(_save_progress, broker),
         partial(_report_to_master, broker),
     )
     events.on_grown = (
-        partial(take_copied, broker),
+        partial(take_copied, broker.messages, broker.tables, broker.replication),
         partial(_save_progress, broker),
     )
 
@@ -228,7 +228,7 @@ def _show_confirmed(broker: Broker, _end: int) -> None:
 
 def _save_progress(broker: Broker, _event: object) -> None:
     """Deliveries that were on their way to the disk or to replicas may be saved now."""
-    save_progress(broker)
+    save_progress(broker.waiting.progress, broker.replication)
 
 
 def _report_to_master(broker: Broker, _end: int) -> None:
@@ -256,6 +256,14 @@ def _others(config: BrokerConfig, peers: Peers, registrar: Registrar) -> OtherBr
     return OtherBrokers(peers, config.own_account, identity, lambda: registrar.name_servers)
 
 
+def _clients(config: BrokerConfig, clock: Clock) -> Clients:
+    return Clients(
+        Consumers[Connection](config.membership_count_max, config.subscription_size_max),
+        Producers[Connection](config.membership_count_max),
+        LockTable(clock, config.lock_count_max),
+    )
+
+
 def _replica_progress(
     config: BrokerConfig, clock: Clock, log_end: Callable[[], int]
 ) -> ReplicaProgress:
@@ -269,7 +277,7 @@ def _replica_progress(
 
 def _announced(broker: Broker) -> TopicConfigTable:
     """With the epoch: a name server does not give the place of a master to an earlier one."""
-    table = broker.topics.announced(broker.config.permission)
+    table = broker.tables.topics.announced(broker.config.permission)
     version = replace(table.data_version, state_version=broker.replication.epoch)
     return replace(table, data_version=version)
 

@@ -139,7 +139,7 @@ def _tell_of_many_files(file_count: int) -> None:
 
 def close_store(broker: Broker) -> None:
     """With how far delays and transactions have come."""
-    store, progress = broker.store, broker.progress
+    store, progress = broker.store, broker.waiting.progress
     try:
         store.close()
     finally:
@@ -150,6 +150,6 @@ def close_store(broker: Broker) -> None:
             # Now everything is on disk, or what the store could save of it. Which replicas have it
             # does not matter: if it is cut off one day, what is saved here goes with it.
             progress.confirm(store.synced_end)
-            broker.delays.propose()
+            broker.waiting.delays.propose()
             progress.confirm(store.synced_end)
-            broker.pending_halves.commit_progress(store.synced_end)
+            broker.waiting.pending_halves.commit_progress(store.synced_end)

@@ -3,17 +3,22 @@
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import deliver_delayed, save_progress
 from roquet.broker.errors import TableNotWritten
 from roquet.broker.membership import disable_slow_groups, expire_clients
+from roquet.broker.messages.expiry import Expiry
 from roquet.broker.registration import Registered
 from roquet.broker.replication import table_sync
+from roquet.broker.replication.replication import Replication
+from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.transactions.check_back import keep_checking
 from roquet.net.service import OnFailure
 from roquet.store.errors import StoreUnavailable
+from roquet.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -31,16 +36,9 @@ _SCRUB_SIZE: Final = 1 << 20
 
 
 def start_upkeep(broker: Broker) -> None:
-    """Everything ends with `broker.services`."""
-    run, every = broker.services.run, broker.services.every
-    for saver in (
-        broker.topic_saver,
-        broker.group_saver,
-        broker.offset_saver,
-        broker.delay_saver,
-        broker.timer_saver,
-        broker.settings_saver,
-    ):
+    """Everything ends with `broker.background.services`."""
+    run, every = broker.background.services.run, broker.background.services.every
+    for saver in broker.tables.savers.all:
         # What was loaded may have changed since: settings that must not come back, topics that
         # the log knew and their file did not.
         saver.save_soon()
@@ -50,37 +48,41 @@ def start_upkeep(broker: Broker) -> None:
         start_following(broker)
     else:
         start_leading(broker)
-    if broker.accounts is not None:
-        looking = broker.accounts.watch
+    if broker.access.accounts is not None:
+        looking = broker.access.accounts.watch
         run("look at accounts", looking, on_failure=OnFailure.RESTART)
     every("tick", _TICK_S, lambda: _tick(broker))
-    run("file keys", lambda: _file_keys(broker), on_failure=OnFailure.RESTART)
+    run("file keys", lambda: _file_keys(broker.store), on_failure=OnFailure.RESTART)
     run("save offsets", lambda: _save_offsets(broker), on_failure=OnFailure.RESTART)
     every("expire clients", _EXPIRE_PERIOD_S, lambda: _expire(broker))
-    every("forget locks", _FORGET_LOCKS_PERIOD_S, lambda: _forget_locks(broker))
-    every("clean", _CLEAN_PERIOD_S, lambda: _clean(broker))
+    every("forget locks", _FORGET_LOCKS_PERIOD_S, lambda: _forget_locks(broker.clients.locks))
+    every("clean", _CLEAN_PERIOD_S, lambda: _clean(broker.messages.expiry))
     every("disable slow groups", _SLOW_GROUPS_PERIOD_S, lambda: _disable_slow_groups(broker))
-    if broker.late_sends.is_watched:
-        run("note life", broker.late_sends.keep_noting, on_failure=OnFailure.RESTART)
-    every("scrub", _SCRUB_PERIOD_S, lambda: _scrub(broker))
+    if broker.messages.late_sends.is_watched:
+        run("note life", broker.messages.late_sends.keep_noting, on_failure=OnFailure.RESTART)
+    every("scrub", _SCRUB_PERIOD_S, lambda: _scrub(broker.store))
 
 
 def start_following(broker: Broker) -> None:
     """What a slave does, until `replication.stop_following`."""
-    replication, run = broker.replication, broker.services.run
+    replication, run = broker.replication, broker.background.services.run
     link = replication.master_link
     assert link is not None, "a slave has one"
     replication.following = [
         run("follow the master", link.follow, on_failure=OnFailure.RESTART),
-        run("copy tables", lambda: _copy_tables(broker), on_failure=OnFailure.RESTART),
+        run("copy tables", lambda: _copy_tables(broker.replication), on_failure=OnFailure.RESTART),
         run("copy offsets", lambda: _copy_offsets(broker), on_failure=OnFailure.RESTART),
     ]
 
 
 def start_leading(broker: Broker) -> None:
     """What only a master does."""
-    run = broker.services.run
-    run("deliver", lambda: deliver_delayed(broker), on_failure=OnFailure.RESTART)
+    run = broker.background.services.run
+    run(
+        "deliver",
+        partial(deliver_delayed, broker.messages, broker.waiting.delays, broker.clock),
+        on_failure=OnFailure.RESTART,
+    )
     run("check transactions", lambda: keep_checking(broker), on_failure=OnFailure.RESTART)
     run("note progress", lambda: _note_progress(broker), on_failure=OnFailure.RESTART)
     replication = broker.replication
@@ -103,7 +105,9 @@ def learn(broker: Broker, answers: list[Registered]) -> None:
                 broker.replication.master_ha_address = answer.master_ha_address
     elif answers:
         try:
-            broker.topics.set_ordered(frozenset().union(*(each.order_topics for each in answers)))
+            broker.tables.topics.set_ordered(
+                frozenset().union(*(each.order_topics for each in answers))
+            )
         except TableNotWritten as refused:
             log.warning("which topics are ordered is taken over later: %s", refused.remark)
 
@@ -138,18 +142,18 @@ def _register_period_s(broker: Broker) -> float:
 async def _tick(broker: Broker) -> None:
     broker.statistics.tick()
     broker.store.relieve()
-    broker.offsets.trim()
-    broker.refused_writes.flush()
-    if broker.guard is not None:
-        broker.guard.tick()
-    save_progress(broker)
+    broker.tables.offsets.trim()
+    broker.messages.refused_writes.flush()
+    if broker.access.guard is not None:
+        broker.access.guard.tick()
+    save_progress(broker.waiting.progress, broker.replication)
 
 
-async def _file_keys(broker: Broker) -> None:
+async def _file_keys(store: MessageStore) -> None:
     is_refused = False
     while True:
         try:
-            is_all_filed = broker.store.file_keys()
+            is_all_filed = store.file_keys()
             is_refused = False
         except StoreUnavailable as error:
             # What is not filed is found all the same, so it is enough to say so once.
@@ -172,15 +176,14 @@ async def _save_offsets(broker: Broker) -> None:
         return min(age_ms, broker.config.save_offsets_interval_ms)
 
     while True:
-        await broker.pauses.pause(pause_ms)
+        await broker.background.pauses.pause(pause_ms)
         age_ms += pause_ms()
         if not broker.config.is_slave:
-            broker.pending_halves.commit_progress(broker.replication.safe_end)
-        broker.offset_saver.save_soon()
+            broker.waiting.pending_halves.commit_progress(broker.replication.safe_end)
+        broker.tables.savers.offsets.save_soon()
 
 
-async def _copy_tables(broker: Broker) -> None:
-    replication = broker.replication
+async def _copy_tables(replication: Replication) -> None:
     while True:
         replication.tables_wanted.clear()
         have_come = await replication.table_sync.sync()
@@ -203,7 +206,9 @@ async def _copy_offsets(broker: Broker) -> None:
         begin_s = broker.clock.monotonic_s()
         await broker.replication.table_sync.sync_offsets()
         await broker.replication.table_sync.sync_progress()
-        save_progress(broker)  # What the log has already need not wait for the next tick.
+        save_progress(
+            broker.waiting.progress, broker.replication
+        )  # What the log has already need not wait for the next tick.
         took_s = broker.clock.monotonic_s() - begin_s
 
 
@@ -219,10 +224,10 @@ async def _note_progress(broker: Broker) -> None:
         return min(age_ms, broker.config.save_delays_interval_ms)
 
     while True:
-        await broker.delays.until_delivered()
-        broker.delays.propose()
+        await broker.waiting.delays.until_delivered()
+        broker.waiting.delays.propose()
         broker.store.sync_soon()
-        await broker.pauses.pause(pause_ms)
+        await broker.background.pauses.pause(pause_ms)
         age_ms += pause_ms()
 
 
@@ -230,13 +235,13 @@ async def _expire(broker: Broker) -> None:
     expire_clients(broker)
 
 
-async def _forget_locks(broker: Broker) -> None:
-    broker.locks.forget_ended()
+async def _forget_locks(locks: LockTable) -> None:
+    locks.forget_ended()
 
 
-async def _clean(broker: Broker) -> None:
+async def _clean(expiry: Expiry) -> None:
     try:
-        broker.expiry.clean()
+        expiry.clean()
     except StoreUnavailable as error:
         log.warning("old files are not removed: %s", error)
 
@@ -245,9 +250,9 @@ async def _disable_slow_groups(broker: Broker) -> None:
     disable_slow_groups(broker)
 
 
-async def _scrub(broker: Broker) -> None:
+async def _scrub(store: MessageStore) -> None:
     try:
-        report = broker.store.scrub(_SCRUB_SIZE)
+        report = store.scrub(_SCRUB_SIZE)
     except StoreUnavailable as error:
         log.warning("the log is not checked now: %s", error)
         return

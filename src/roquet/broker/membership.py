@@ -23,6 +23,7 @@ from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of
 from roquet.protocol.headers.groups import ConsumersChangedHeader
+from roquet.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +33,12 @@ def group_settings(broker: Broker, group: str) -> GroupConfig:
 
     Raises BadName, UnknownGroup and NoMoreGroups.
     """
-    found = broker.groups.find(group)
+    found = broker.tables.groups.find(group)
     if found is not None:
         return found
     # At a slave, too: a consumer may have to start while the master is away. The master's settings
     # replace them later.
-    return broker.groups.find_or_create(
+    return broker.tables.groups.find_or_create(
         group,
         may_create=broker.config.create_groups,
         count_max=broker.config.created_group_count_max,
@@ -46,16 +47,16 @@ def group_settings(broker: Broker, group: str) -> GroupConfig:
 
 def connection_lost(broker: Broker, connection: Connection) -> None:
     """Removes the clients of the connection; the remaining members rebalance at once."""
-    broker.producers.forget(connection)
-    for group in broker.consumers.forget(connection):
+    broker.clients.producers.forget(connection)
+    for group in broker.clients.consumers.forget(connection):
         notify_members_changed(broker, group)
 
 
 def expire_clients(broker: Broker) -> None:
     """Closes the connections of clients that sent no heartbeat for too long."""
     now_s = broker.clock.monotonic_s()
-    consumers = broker.consumers.forget_silent(now_s)
-    producers = broker.producers.forget_silent(now_s)
+    consumers = broker.clients.consumers.forget_silent(now_s)
+    producers = broker.clients.producers.forget_silent(now_s)
     for group in consumers.groups:
         notify_members_changed(broker, group)
     for connection in {*consumers.connections, *producers.connections}:
@@ -72,8 +73,8 @@ def notify(connections: Iterable[Connection], command: Command) -> None:
 
 def notify_members_changed(broker: Broker, group: str) -> None:
     """Consumers rebalance when they receive this, instead of up to 20 seconds later."""
-    members = broker.consumers.find(group)
-    settings = broker.groups.find(group)
+    members = broker.clients.consumers.find(group)
+    settings = broker.tables.groups.find(group)
     is_wanted = settings is None or settings.notify_consumer_ids_changed_enable
     if members is None or not is_wanted or not broker.config.notify_consumers:
         return
@@ -88,15 +89,15 @@ def disable_slow_groups(broker: Broker) -> None:
     config = broker.config
     if not config.disable_slow_groups:
         return
-    for settings in broker.groups:
+    for settings in broker.tables.groups:
         group = settings.group_name
-        if not settings.consume_enable or broker.consumers.find(group) is None:
+        if not settings.consume_enable or broker.clients.consumers.find(group) is None:
             continue
         size = size_behind(broker, group)
         if size > config.slow_group_size:
             log.warning("group %s is %d bytes behind: consumption is disabled", group, size)
             try:
-                broker.groups.update(replace(settings, consume_enable=False, attributes={}))
+                broker.tables.groups.update(replace(settings, consume_enable=False, attributes={}))
             except TableNotWritten as refused:
                 log.warning("consumption of group %s stays enabled: %s", group, refused.remark)
 
@@ -105,16 +106,15 @@ def size_behind(broker: Broker, group: str) -> int:
     """From the oldest message the group has not consumed, in any queue, to the end of the log."""
     positions = [
         position
-        for topic in broker.offsets.topics_of(group)
-        for queue_id, offset in broker.offsets.queues(group, topic).items()
-        if (position := _position(broker, topic, queue_id, offset)) is not None
+        for topic in broker.tables.offsets.topics_of(group)
+        for queue_id, offset in broker.tables.offsets.queues(group, topic).items()
+        if (position := _position(broker.store, topic, queue_id, offset)) is not None
     ]
     return broker.store.log_end - min(positions) if positions else 0
 
 
-def _position(broker: Broker, topic: str, queue_id: int, offset: int) -> int | None:
+def _position(store: MessageStore, topic: str, queue_id: int, offset: int) -> int | None:
     """The physical offset of the next message of a group; None at the end of the queue."""
-    store = broker.store
     offset = max(offset, store.min_offset(topic, queue_id))
     if offset >= store.max_offset(topic, queue_id):
         return None

@@ -27,17 +27,17 @@ def promote(broker: Broker, epoch: int) -> None:
     replication.secret.epochs.begin(epoch, store.log_end)
     broker.config = broker.config.as_master(replication.secret.epochs.ack_rule)
     replication.lead(broker.config)
-    broker.offsets.lead()
-    broker.offsets.cut_back(store.max_offset)
+    broker.tables.offsets.lead()
+    broker.tables.offsets.cut_back(store.max_offset)
     store.lead()
     # Changes that are in the log and were not in the last copies of the tables.
-    broker.table_log.apply(are_new=True)
-    broker.table_log.lead(epoch)
+    broker.replication.table_log.apply(are_new=True)
+    broker.replication.table_log.lead(epoch)
     # The master's progress counts as far as its log has arrived here.
-    broker.progress.settle(store.log_end)
-    broker.pending_halves.load()
-    broker.delays = loaded_delays(
-        store, broker.clock, broker.config.store.delay_levels_ms, broker.progress
+    broker.waiting.progress.settle(store.log_end)
+    broker.waiting.pending_halves.load()
+    broker.waiting.delays = loaded_delays(
+        store, broker.clock, broker.config.store.delay_levels_ms, broker.waiting.progress
     )
     start_leading(broker)
     # At once: clients find it with their next route update.

@@ -50,10 +50,10 @@ async def serve_broker(
 ) -> AsyncIterator[Broker]:
     """A broker that answers while the block runs; `config.listen_port` is the port it got.
 
-    When `broker.acks.has_failed` is set, it has to stop; `life` serves those that may have to
-    begin again. What the log has behind `cut_end` is cut off. Raises StoreError, StateFileError,
-    AttributeNotKept, TlsNotUsable, BadRules, and OSError, NoFreePort or UnknownHost when an address
-    cannot be had.
+    When `broker.messages.acks.has_failed` is set, it has to stop; `supervisor` serves those that
+    may have to restart. What the log has after `cut_end` is cut off. Raises StoreError,
+    StateFileError, AttributeNotKept, TlsNotUsable, BadRules, and OSError, NoFreePort or UnknownHost
+    when an address cannot be had.
     """
     config = reachable(config)
 
@@ -87,12 +87,16 @@ async def started(
     async with AsyncExitStack() as stack:
         broker = build_broker(config, clock, disk, stack, start)
         # What was true for a longer log alone is forgotten before this one grows.
-        for saver in (broker.delay_saver, broker.timer_saver, broker.offset_saver):
+        for saver in (
+            broker.tables.savers.levels,
+            broker.tables.savers.timers,
+            broker.tables.savers.offsets,
+        ):
             await saver.until_saved()
         obey_log_level_from_start(broker.config.log_level)
         if broker.config.sql_filters:
             load_sql_filters()
-        await stack.enter_async_context(broker.services)
+        await stack.enter_async_context(broker.background.services)
         start_upkeep(broker)
         listeners = [
             _listener(broker, ROUTES, has_pulls=True),
@@ -101,13 +105,13 @@ async def started(
 
         async def stop_serving() -> None:
             # Both in one turn of the loop: no client that was answered can send another request.
-            broker.long_polls.close()
+            broker.messages.long_polls.close()
             await asyncio.gather(*(listener.stop() for listener in listeners))
 
         stack.push_async_callback(stop_serving)
         slave_links = broker.replication.slave_links
-        if broker.guard is not None:
-            slave_links.may_follow = broker.guard.may_replicate
+        if broker.access.guard is not None:
+            slave_links.may_follow = broker.access.guard.may_replicate
         if not config.is_slave:
             slave_links.start(config)
         stack.callback(slave_links.stop)
@@ -126,7 +130,9 @@ async def _find_name_servers(broker: Broker) -> None:
     if url is not None:
         server = AddressServer(url, broker.registrar.use)
         await server.ask()
-        broker.services.run("find name servers", server.keep_asking, on_failure=OnFailure.RESTART)
+        broker.background.services.run(
+            "find name servers", server.keep_asking, on_failure=OnFailure.RESTART
+        )
 
 
 def _tell_address(config: BrokerConfig) -> None:
@@ -146,18 +152,18 @@ def _tell_address(config: BrokerConfig) -> None:
 
 def _listener(broker: Broker, routes: Sequence[RequestRoute[Broker]], *, has_pulls: bool) -> Server:
     # The fast path checks no rights, so a guarded broker has none.
-    fast_path = FastPath(broker, has_pulls=has_pulls) if broker.guard is None else None
+    fast_path = FastPath(broker, has_pulls=has_pulls) if broker.access.guard is None else None
     return Server(
         Router(
             broker,
             routes,
-            broker.guard,
+            broker.access.guard,
             admin_requires_tls=broker.config.admin_requires_tls,
         ),
         broker.clock,
         limits=broker.config.limits,
         on_closed=lambda connection: connection_lost(broker, connection),
         fast_path=fast_path,
-        tls=broker.tls,
-        budget=broker.connection_budget,
+        tls=broker.access.tls,
+        budget=broker.access.connection_budget,
     )

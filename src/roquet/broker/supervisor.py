@@ -87,7 +87,7 @@ class BrokerSupervisor:
 
     def reload(self) -> None:
         """Read the certificates again. Raises TlsNotUsable."""
-        self.broker.tls.reload()
+        self.broker.access.tls.reload()
         if self.etcd_tls is not None:
             self.etcd_tls.reload()
 
@@ -123,7 +123,7 @@ class BrokerSupervisor:
             if not self._has_begun.done():
                 self._has_begun.set_result(None)
             restart = broker.replication.restart_request
-            failing = asyncio.ensure_future(broker.acks.has_failed.wait())
+            failing = asyncio.ensure_future(broker.messages.acks.has_failed.wait())
             stopping = asyncio.ensure_future(self._is_stopping.wait())
             waits: list[asyncio.Future[Any]] = [failing, stopping, restart]
             try:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final, Self, final
 
 from roquet.clock import Clock
-from roquet.disk import Disk
+from roquet.disk import Disk, Space
 from roquet.errors import RoquetError
 from roquet.histogram import Histogram
 from roquet.store.appends import AppendAdmission, Appends
@@ -344,6 +344,10 @@ class MessageStore:
     @property
     def log_start(self) -> int:
         return self._log.start
+
+    def disk_space(self) -> Space:
+        """Of the disk that has the log."""
+        return self._disk.space(self._config.layout.commit_log)
 
     @property
     def refusal(self) -> StoreUnavailable | None:

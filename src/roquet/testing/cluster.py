@@ -361,7 +361,7 @@ class Cluster(AsyncResource):
     def _clock_moved(self) -> None:
         for name in self._running:
             # Earlier than anything that tests wait for.
-            self._brokers[name].delays.wake_at(0)
+            self._brokers[name].waiting.delays.wake_at(0)
 
     async def _start_all(self) -> None:
         stack = self._stack

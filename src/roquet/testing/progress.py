@@ -44,13 +44,13 @@ def records_of(broker: Broker, topic: str, queue_id: int, begin: int = 0) -> lis
 
 async def left_at(broker: Broker, address: str, peers: Peers, group: str) -> list[str] | None:
     """What is left at one broker, for people; None if it has never heard of the group."""
-    members = broker.consumers.find(group)
-    topics = {*broker.offsets.topics_of(group), *(members.subscriptions if members else ())}
+    members = broker.clients.consumers.find(group)
+    topics = {*broker.tables.offsets.topics_of(group), *(members.subscriptions if members else ())}
     if not topics:
         return None
     left = []
     for topic in sorted(topics):
-        positions = dict(broker.offsets.queues(group, topic))
+        positions = dict(broker.tables.offsets.queues(group, topic))
         if members is not None:
             asked = await _positions_of_members(peers, broker, address, group, topic)
             for queue_id, offset in asked.items():
@@ -65,7 +65,7 @@ async def left_at(broker: Broker, address: str, peers: Peers, group: str) -> lis
 
 
 def _left_of_topic(broker: Broker, topic: str, positions: Mapping[int, int]) -> list[str]:
-    config = broker.topics.find(topic)
+    config = broker.tables.topics.find(topic)
     if config is None:
         return []
     left = []
@@ -82,7 +82,7 @@ def _waiting_count(broker: Broker, topic: str) -> int:
     """How many messages for a topic wait in delay levels, as retries do."""
     records = [
         record
-        for level, offset in broker.delays.levels.offsets().items()
+        for level, offset in broker.waiting.delays.levels.offsets().items()
         for record in records_of(broker, SCHEDULE_TOPIC, level - 1, offset)
     ]
     return sum(read_record(each).properties.get(Property.REAL_TOPIC) == topic for each in records)

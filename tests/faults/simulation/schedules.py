@@ -69,7 +69,7 @@ def run_schedule(
 
 async def _schedule(world: World, chance: random.Random, seed: int, plan: Plan) -> Outcome:
     await world.open()
-    world.broker.topics.find_or_create(TOPIC, QUEUE_COUNT)
+    world.broker.tables.topics.find_or_create(TOPIC, QUEUE_COUNT)
     await asyncio.sleep(_PAUSE_S_MAX)  # It is saved by then, and name servers know of it.
     queues = [QueueRef(TOPIC, BROKER_NAME, number) for number in range(QUEUE_COUNT)]
     done = []

@@ -159,9 +159,9 @@ class World:
         broker = self.broker
         for connection in list(broker.registrar._peers._connections.values()):
             connection.abort("dead")
-        await broker.services.__aexit__(None, None, None)
-        broker.long_polls.close()
-        broker.acks.close()
+        await broker.background.services.__aexit__(None, None, None)
+        broker.messages.long_polls.close()
+        broker.messages.acks.close()
         self._life.is_dead = False  # Only to let go of what it holds.
         crash(broker.store)
         self._life.is_dead = True
@@ -184,7 +184,7 @@ class World:
         committed = self.traffic.history.committed
         while True:
             for group in (SPREAD, ORDERED):
-                for queue, offset in self.broker.offsets.queues(group, TOPIC).items():
+                for queue, offset in self.broker.tables.offsets.queues(group, TOPIC).items():
                     committed[f"{group} in life {self.life_count}", queue].append(offset)
             await asyncio.sleep(_WATCH_S)
 
@@ -302,7 +302,7 @@ async def fail_a_sync(world: World) -> None:
     world.disk.fail_next_sync()
     try:
         async with asyncio.timeout(2):
-            await world.broker.acks.has_failed.wait()
+            await world.broker.messages.acks.has_failed.wait()
     except TimeoutError:
         world.disk.fail_next_sync(0)
         return  # It was a file in the making, or a table: that costs nobody anything.

@@ -31,7 +31,7 @@ async def test_damage_that_nobody_reads_is_found_and_told(
         with path.open("r+b") as file:
             file.seek(place.physical_offset + 90)
             file.write(b"\xff")
-        await _scrub(bed.broker)
+        await _scrub(bed.broker.store)
         assert "damaged part of the log" in caplog.text
 
 
@@ -48,15 +48,15 @@ async def test_a_log_that_cannot_be_opened_now_is_checked_later(
 
         await eventually(is_closed)
         with few_descriptors_left(0):
-            await _scrub(bed.broker)
+            await _scrub(bed.broker.store)
         assert "the log is not checked now" in caplog.text
-        await _scrub(bed.broker)
+        await _scrub(bed.broker.store)
         assert [each.levelname for each in caplog.records] == ["WARNING"]
 
 
 async def test_topics_that_an_operator_ordered_are_ordered_here(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
-        topics = bed.broker.topics
+        topics = bed.broker.tables.topics
         topics.update(TopicConfig(topic_name="orders"))
         topics.update(TopicConfig(topic_name="bills", order=True))
         learn(bed.broker, [Registered(frozenset({"orders"}))])
@@ -66,7 +66,7 @@ async def test_topics_that_an_operator_ordered_are_ordered_here(tmp_path: Path) 
 
 
 def _is_ordered(broker: Broker, name: str) -> bool:
-    topic = broker.topics.find(name)
+    topic = broker.tables.topics.find(name)
     assert topic is not None
     return topic.order
 
@@ -74,7 +74,7 @@ def _is_ordered(broker: Broker, name: str) -> bool:
 async def test_upkeep_saves_what_changed(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
         start_upkeep(bed.broker)
-        bed.broker.topics.update(TopicConfig(topic_name="orders"))
+        bed.broker.tables.topics.update(TopicConfig(topic_name="orders"))
         file = tmp_path / "config" / "topics.json"
         await eventually(lambda: file.exists() and b'"orders"' in file.read_bytes())
 
@@ -87,7 +87,7 @@ async def test_a_young_broker_saves_offsets_long_before_the_interval_is_over(
         file = tmp_path / "config" / "consumerOffset.json"
         # The second one comes after a save, and waits for no more than the broker is old.
         for offset in (7, 8):
-            bed.broker.offsets.commit("readers", "TopicA", 0, offset)
+            bed.broker.tables.offsets.commit("readers", "TopicA", 0, offset)
             await eventually(partial(_has, file, b'"0":%d' % offset))
 
 
@@ -101,14 +101,14 @@ async def test_offsets_of_an_old_broker_are_saved_by_the_interval(
     monkeypatch.setattr("roquet.broker.maintenance._FIRST_SAVE_MS", 1)
     async with broker_bed(tmp_path, save_offsets_interval_ms=2) as bed:
         pauses: list[int] = []
-        pause = bed.broker.pauses.pause
+        pause = bed.broker.background.pauses.pause
 
         async def noted(interval_ms: Callable[[], int]) -> None:
             pauses.append(interval_ms())
             await pause(interval_ms)
 
-        monkeypatch.setattr(bed.broker.pauses, "pause", noted)
-        bed.broker.services.run(
+        monkeypatch.setattr(bed.broker.background.pauses, "pause", noted)
+        bed.broker.background.services.run(
             "save offsets", lambda: _save_offsets(bed.broker), on_failure=OnFailure.STOP_ALL
         )
         await eventually(lambda: len(pauses) > 3)
@@ -139,7 +139,7 @@ async def test_a_young_broker_saves_what_it_delivered_at_once(
 
 def _rung_and_has(broker: Broker, file: Path, wanted: bytes) -> bool:
     """With sync flush, what was put can be read only when the disk has it."""
-    broker.delays.wake_at(0)
+    broker.waiting.delays.wake_at(0)
     return _has(file, wanted)
 
 

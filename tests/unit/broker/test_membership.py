@@ -12,7 +12,7 @@ READS = {"g": ["TopicA"]}
 
 
 def member_ids(bed: BrokerBed) -> list[str]:
-    group = bed.broker.consumers.find("g")
+    group = bed.broker.clients.consumers.find("g")
     return [] if group is None else group.client_ids
 
 

@@ -48,23 +48,23 @@ async def test_offsets_that_were_copied_are_kept_up_to_the_end_of_the_log(
     one, two = await followed(place, ack_policy=AckPolicy.ASYNC)
     one.broker.store.append(draft(b"1", topic=TOPIC))
     one.broker.store.append(draft(b"2", topic=TOPIC))
-    one.broker.offsets.commit(GROUP, TOPIC, 0, 1)
-    one.broker.offsets.commit(GROUP, TOPIC, 1, 9)
-    await eventually(lambda: two.broker.offsets.find(GROUP, TOPIC, 0) == 1)
+    one.broker.tables.offsets.commit(GROUP, TOPIC, 0, 1)
+    one.broker.tables.offsets.commit(GROUP, TOPIC, 1, 9)
+    await eventually(lambda: two.broker.tables.offsets.find(GROUP, TOPIC, 0) == 1)
     await eventually(lambda: two.broker.store.log_end == one.broker.store.log_end)
     await switch(place, one, two)
-    assert two.broker.offsets.find(GROUP, TOPIC, 0) == 1
+    assert two.broker.tables.offsets.find(GROUP, TOPIC, 0) == 1
     # Nobody can have read what the log does not have: it would be skipped when it comes.
-    assert two.broker.offsets.find(GROUP, TOPIC, 1) == 0
+    assert two.broker.tables.offsets.find(GROUP, TOPIC, 1) == 0
 
 
 async def test_locks_of_queues_begin_again(place: SecretPlace) -> None:
     one, two = await followed(place)
     queue = QueueKey(GROUP, TOPIC, 0)
-    assert one.broker.locks.lock("client-a", [queue]) == [queue]
-    assert one.broker.locks.lock("client-b", [queue]) == []
+    assert one.broker.clients.locks.lock("client-a", [queue]) == [queue]
+    assert one.broker.clients.locks.lock("client-b", [queue]) == []
     await switch(place, one, two)
-    assert two.broker.locks.lock("client-b", [queue]) == [queue]
+    assert two.broker.clients.locks.lock("client-b", [queue]) == [queue]
 
 
 async def test_settings_are_those_of_each_broker(place: SecretPlace) -> None:
@@ -113,11 +113,11 @@ async def test_a_new_master_asks_the_name_servers_which_topics_are_ordered(
         await switch(place, one, two)
 
         def is_ordered() -> bool:
-            found = two.broker.topics.find(TOPIC)
+            found = two.broker.tables.topics.find(TOPIC)
             return found is not None and found.order
 
         # Whatever the table says that it has from the old one.
-        two.broker.topics.set_ordered(())
+        two.broker.tables.topics.set_ordered(())
         await eventually(is_ordered)
 
 
@@ -132,23 +132,23 @@ async def test_a_reset_moves_the_offset_and_is_not_told_again(place: SecretPlace
     one, two = await followed(place, ack_policy=AckPolicy.ASYNC)
     for number in range(5):
         one.broker.store.append(draft(b"%d" % number, topic=TOPIC))
-    one.broker.offsets.reset(GROUP, TOPIC, 0, 3)
-    await eventually(lambda: two.broker.offsets.find(GROUP, TOPIC, 0) == 3)
+    one.broker.tables.offsets.reset(GROUP, TOPIC, 0, 3)
+    await eventually(lambda: two.broker.tables.offsets.find(GROUP, TOPIC, 0) == 3)
     await eventually(lambda: two.broker.store.log_end == one.broker.store.log_end)
     await switch(place, one, two)
-    assert two.broker.offsets.find(GROUP, TOPIC, 0) == 3
-    assert two.broker.offsets.take_reset(GROUP, TOPIC, 0) is None
+    assert two.broker.tables.offsets.find(GROUP, TOPIC, 0) == 3
+    assert two.broker.tables.offsets.take_reset(GROUP, TOPIC, 0) is None
 
 
 async def test_offsets_of_a_deleted_group_may_come_back(place: SecretPlace) -> None:
     one, two = await followed(place, ack_policy=AckPolicy.ASYNC)
     one.broker.store.append(draft(b"1", topic=TOPIC))
-    one.broker.offsets.commit(GROUP, TOPIC, 0, 1)
-    await eventually(lambda: two.broker.offsets.find(GROUP, TOPIC, 0) == 1)
+    one.broker.tables.offsets.commit(GROUP, TOPIC, 0, 1)
+    await eventually(lambda: two.broker.tables.offsets.find(GROUP, TOPIC, 0) == 1)
     await eventually(lambda: two.broker.store.log_end == one.broker.store.log_end)
-    one.broker.offsets.forget_group(GROUP)
+    one.broker.tables.offsets.forget_group(GROUP)
     await switch(place, one, two)
-    assert two.broker.offsets.find(GROUP, TOPIC, 0) == 1
+    assert two.broker.tables.offsets.find(GROUP, TOPIC, 0) == 1
 
 
 async def test_writes_that_name_servers_forbade_are_allowed_again(place: SecretPlace) -> None:

@@ -27,14 +27,14 @@ TOPIC, GROUP = "topic", "group"
 async def test_a_message_in_the_place_of_a_lost_one_is_still_to_be_consumed(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
         appended = [bed.put(topic=TOPIC) for _ in range(3)]
-        bed.broker.offsets.commit(GROUP, TOPIC, 0, 3)
-        await bed.broker.offset_saver.until_saved()
+        bed.broker.tables.offsets.commit(GROUP, TOPIC, 0, 3)
+        await bed.broker.tables.savers.offsets.until_saved()
 
     flip_a_bit_at(small_config(tmp_path).layout.commit_log, appended[-1].physical_offset + 100)
 
     async with broker_bed(tmp_path) as bed:
         assert bed.put(topic=TOPIC).queue_offset == 2
-        assert bed.broker.offsets.find(GROUP, TOPIC, 0) == 2
+        assert bed.broker.tables.offsets.find(GROUP, TOPIC, 0) == 2
 
 
 async def test_progress_that_a_shorter_log_does_not_have_is_forgotten_before_that_grows(
@@ -50,9 +50,13 @@ async def test_progress_that_a_shorter_log_does_not_have_is_forgotten_before_tha
         note_progress(broker, 3)
     async with serve_broker(config, SystemClock(), QuickDisk(), cut_end=cut_end) as broker:
         assert broker.store.log_end == cut_end
-        assert broker.delays.levels.offsets()[1] == 1
-        assert transaction_progress_of(broker.offsets.snapshot()).half_offset == 1
-        for saver in (broker.delay_saver, broker.timer_saver, broker.offset_saver):
+        assert broker.waiting.delays.levels.offsets()[1] == 1
+        assert transaction_progress_of(broker.tables.offsets.snapshot()).half_offset == 1
+        for saver in (
+            broker.tables.savers.levels,
+            broker.tables.savers.timers,
+            broker.tables.savers.offsets,
+        ):
             assert saver._saved_count > 0
         # As long as it was, but with other messages.
         put_waiting(broker, 3)
@@ -68,7 +72,7 @@ def put_waiting(broker: Broker, count: int) -> None:
 
 def note_progress(broker: Broker, offset: int) -> None:
     """As if all before it were delivered, and all transactions dealt with."""
-    progress = broker.progress
+    progress = broker.waiting.progress
     progress.withdraw()
     progress.follow(
         AllProgress(
@@ -79,7 +83,7 @@ def note_progress(broker: Broker, offset: int) -> None:
         broker.store.log_end,
     )
     progress.confirm(broker.store.log_end)
-    broker.delays.levels._levels[0].offset = broker.pending_halves.progress = offset
+    broker.waiting.delays.levels._levels[0].offset = broker.waiting.pending_halves.progress = offset
 
 
 async def test_topics_are_made_again_after_their_queues(
@@ -87,14 +91,14 @@ async def test_topics_are_made_again_after_their_queues(
 ) -> None:
     config = small_config(tmp_path).layout.config
     async with broker_bed(tmp_path) as bed:
-        bed.broker.topics.find_or_create(TOPIC, 4)
+        bed.broker.tables.topics.find_or_create(TOPIC, 4)
         bed.put(topic=TOPIC, queue_id=2)
-        await bed.broker.topic_saver.until_saved()
+        await bed.broker.tables.savers.topics.until_saved()
     for name in ("topics.json", "topics.json.bak"):
         (config / name).write_bytes(b"{")
 
     async with broker_bed(tmp_path) as bed:
-        found = bed.broker.topics.find(TOPIC)
+        found = bed.broker.tables.topics.find(TOPIC)
     assert found is not None
     assert (found.read_queue_nums, found.write_queue_nums) == (3, 3)
     assert (config / "topics.json.damaged").read_bytes() == b"{"
@@ -105,9 +109,9 @@ async def test_a_deleted_topic_is_not_made_again(tmp_path: Path) -> None:
     """Apache leaves its queues for a while."""
     async with broker_bed(tmp_path) as bed:
         bed.put(topic=TOPIC)
-        await bed.broker.topic_saver.until_saved()
+        await bed.broker.tables.savers.topics.until_saved()
     async with broker_bed(tmp_path) as bed:
-        assert bed.broker.topics.find(TOPIC) is None
+        assert bed.broker.tables.topics.find(TOPIC) is None
 
 
 @pytest.mark.parametrize(

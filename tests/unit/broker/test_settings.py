@@ -141,7 +141,7 @@ async def test_a_changed_setting_has_an_effect(
     settings = {"store": store_config, "name_servers": (silent_address(silent),)} | config
     async with broker_bed(tmp_path, disk=disk, **settings) as bed:  # type: ignore[arg-type]
         topic = TopicConfig(topic_name="TopicA", read_queue_nums=2, write_queue_nums=2)
-        bed.broker.topics.update(topic)
+        bed.broker.tables.topics.update(topic)
         await check(Trial(key, bed, bed.connect(), disk, silent))
 
 
@@ -256,9 +256,9 @@ async def _(trial: Trial) -> None:
 @effect("filterSupportRetry", sql_filters=True)
 async def _(trial: Trial) -> None:
     retry = RETRY_PREFIX + "readers"
-    trial.bed.broker.topics.update(TopicConfig(topic_name=retry))
+    trial.bed.broker.tables.topics.update(TopicConfig(topic_name=retry))
     await trial.client.beat("one", reads={"readers": ["TopicA", retry]})
-    group = trial.bed.broker.consumers.find("readers")
+    group = trial.bed.broker.clients.consumers.find("readers")
     assert group is not None
     group.subscriptions["TopicA"] = sql()
     trial.bed.put(topic=retry, properties={"RETRY_TOPIC": "TopicA", "a": "1"})
@@ -287,7 +287,7 @@ async def is_slow_group_stopped(trial: Trial) -> bool:
     await trial.client.beat("one", reads={"readers": ["TopicA"]})
     for _ in range(2):
         trial.bed.put(bytes(100))
-    trial.bed.broker.offsets.commit("readers", "TopicA", 0, 0)
+    trial.bed.broker.tables.offsets.commit("readers", "TopicA", 0, 0)
     disable_slow_groups(trial.bed.broker)
     return (await trial.pull()).code == ResponseCode.NO_PERMISSION
 
@@ -452,7 +452,7 @@ async def _(trial: Trial) -> None:
         patch.setattr("roquet.broker.maintenance._FIRST_SAVE_MS", DAY_MS)
         start_upkeep(broker)
         await asyncio.sleep(0)
-    broker.offsets.commit("readers", "TopicA", 0, 7)
+    broker.tables.offsets.commit("readers", "TopicA", 0, 7)
     await trial.change(1)
     file = broker.config.store.layout.config / "consumerOffset.json"
     await eventually(lambda: file.exists() and b"readers" in file.read_bytes())
@@ -468,7 +468,7 @@ async def _(trial: Trial) -> None:
     start_upkeep(broker)
     await trial.send(properties="DELAY\x011")
     trial.bed.clock.advance(2)
-    broker.delays.wake_at(0)
+    broker.waiting.delays.wake_at(0)
     await eventually(lambda: broker.store.max_offset("TopicA", 0) == 1)
     await trial.change(1)
     file = broker.config.store.layout.config / "delayOffset.json"

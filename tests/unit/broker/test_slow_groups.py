@@ -31,7 +31,7 @@ def pull_header(group: str) -> PullMessageHeader:
 
 async def join(bed: BrokerBed, group: str, offset: int) -> None:
     await bed.connect().beat(f"client-of-{group}", reads={group: [TOPIC]})
-    bed.broker.offsets.commit(group, TOPIC, 0, offset)
+    bed.broker.tables.offsets.commit(group, TOPIC, 0, offset)
 
 
 async def test_how_far_a_group_is_behind_is_measured_in_the_log(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ async def test_a_slow_group_may_read_no_more_if_the_operator_wants_that(
     async with broker_bed(
         tmp_path, disable_slow_groups=is_wanted, slow_group_size=2 * len(BODY)
     ) as bed:
-        bed.broker.topics.update(TopicConfig(topic_name=TOPIC))
+        bed.broker.tables.topics.update(TopicConfig(topic_name=TOPIC))
         for _ in range(5):
             bed.put(BODY)
         await join(bed, "slow", 1)
@@ -67,9 +67,9 @@ async def test_a_slow_group_may_read_no_more_if_the_operator_wants_that(
 async def test_a_group_that_nobody_reads_for_hurts_nobody(tmp_path: Path) -> None:
     async with broker_bed(tmp_path, disable_slow_groups=True, slow_group_size=1) as bed:
         bed.put(BODY)
-        bed.broker.groups.find_or_create("gone", may_create=True)
-        bed.broker.offsets.commit("gone", TOPIC, 0, 0)
+        bed.broker.tables.groups.find_or_create("gone", may_create=True)
+        bed.broker.tables.offsets.commit("gone", TOPIC, 0, 0)
         disable_slow_groups(bed.broker)
-        found = bed.broker.groups.find("gone")
+        found = bed.broker.tables.groups.find("gone")
         assert found is not None
         assert found.consume_enable

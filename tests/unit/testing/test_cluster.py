@@ -104,7 +104,7 @@ async def test_nobody_is_taken_for_dead_because_the_clock_was_moved(
     cluster.clock.advance(48 * HOUR)
     broker = cluster._brokers["broker-a"]
     expire_clients(broker)
-    assert "shop" in broker.producers.groups()
+    assert "shop" in broker.clients.producers.groups()
 
 
 async def test_a_restarted_broker_has_its_messages_and_its_address(

@@ -9,9 +9,12 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from roquet.broker.broker import Broker
+from roquet.broker.delays.delays import Delays
 from roquet.broker.delays.due import BATCH_COUNT_MAX, SliceBudget, slice_length_s
-from roquet.broker.messages.appending import append_batch
+from roquet.broker.messages.appending import Messages, append_batch
+from roquet.broker.replication.replication import Replication
+from roquet.broker.tables.durable_state import ProgressTables
+from roquet.clock import Clock
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.errors import BadMessage, ProtocolError
@@ -34,20 +37,21 @@ _CHECKSUM: Final = b"\x02__CRC32#\x01"
 _CLOSED_TOPICS: Final = frozenset(topic.encode() for topic in CLOSED_TOPICS)
 
 
-async def deliver_delayed(broker: Broker) -> None:
+async def deliver_delayed(messages: Messages, delays: Delays, clock: Clock) -> None:
     """Never returns."""
-    clock = broker.clock
+    store = messages.store
     refusals = ThrottledLog(log, clock.monotonic_s)
     ended_s = clock.monotonic_s()
-    log_end = broker.store.log_end
+    log_end = store.log_end
     batch_max = BATCH_COUNT_MAX
     while True:
-        await broker.delays.until_due()
+        await delays.until_due()
         # Nothing else was written since the last slice.
-        is_alone = broker.store.log_end == log_end
+        is_alone = store.log_end == log_end
         length_s = slice_length_s(clock.monotonic_s() - ended_s, is_alone=is_alone)
         try:
-            deliver_slice(broker, SliceBudget(clock, length_s=length_s, batch_max=batch_max))
+            budget = SliceBudget(clock, length_s=length_s, batch_max=batch_max)
+            deliver_slice(messages, delays, budget)
             batch_max = BATCH_COUNT_MAX
             refusals.clear("")
         except Refused as refused:
@@ -56,29 +60,29 @@ async def deliver_delayed(broker: Broker) -> None:
             batch_max = 1
             await asyncio.sleep(_RETRY_PAUSE_S)
         ended_s = clock.monotonic_s()
-        log_end = broker.store.log_end
+        log_end = store.log_end
         await asyncio.sleep(0 if is_alone else _REST_S)
 
 
-def deliver_slice(broker: Broker, budget: SliceBudget) -> None:
+def deliver_slice(messages: Messages, delays: Delays, budget: SliceBudget) -> None:
     """Delivers what is due, within the budget. Raises Refused; the rest is due again then."""
-    for records in broker.delays.due(budget):
-        redeliver(broker, records)
+    for records in delays.due(budget):
+        redeliver(messages, records)
 
 
-def save_progress(broker: Broker) -> None:
+def save_progress(progress: ProgressTables, replication: Replication) -> None:
     """To be called periodically: what is safe by now may be recorded as delivered."""
-    broker.progress.confirm(broker.replication.safe_end)
+    progress.confirm(replication.safe_end)
 
 
-def redeliver(broker: Broker, records: Sequence[bytes]) -> None:
+def redeliver(messages: Messages, records: Sequence[bytes]) -> None:
     """Stores delayed messages in their topics.
 
     Raises Refused when nothing can be stored now; some of them may be stored then. A message that
     can never be stored is skipped and logged.
     """
     by_place: dict[tuple[bytes, int], list[RecordDraft]] = {}
-    has_checksum = broker.config.store.write_checksums
+    has_checksum = messages.has_checksums
     for record in records:
         try:
             draft = redelivery(record, has_checksum=has_checksum)
@@ -87,13 +91,13 @@ def redeliver(broker: Broker, records: Sequence[bytes]) -> None:
         else:
             by_place.setdefault((draft.topic, draft.queue_id), []).append(draft)
     for (topic, _), drafts in by_place.items():
-        _append_all(broker, topic.decode(), drafts)
+        _append_all(messages, topic.decode(), drafts)
 
 
-def _append_all(broker: Broker, topic: str, drafts: Sequence[RecordDraft]) -> None:
+def _append_all(messages: Messages, topic: str, drafts: Sequence[RecordDraft]) -> None:
     """Together they may be too large, or one of them may be bad: then each goes by itself."""
     try:
-        append_batch(broker, topic, DraftBatch(drafts))
+        append_batch(messages, topic, DraftBatch(drafts))
     except (ProtocolError, Refused) as error:
         if isinstance(error, Refused) and error.code is not ResponseCode.MESSAGE_ILLEGAL:
             raise
@@ -101,7 +105,7 @@ def _append_all(broker: Broker, topic: str, drafts: Sequence[RecordDraft]) -> No
             log.error("delayed message is not delivered: %s", error)  # noqa: TRY400  It says it all.
             return
         for draft in drafts:
-            _append_all(broker, topic, [draft])
+            _append_all(messages, topic, [draft])
 
 
 def redelivery(record: bytes, *, has_checksum: bool) -> RecordDraft:

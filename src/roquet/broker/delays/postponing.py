@@ -17,6 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
+from roquet.broker.delays.delays import Delays
 from roquet.broker.delays.timers import TIMER_QUEUE_ID, out_ms
 from roquet.broker.messages.appending import NewMessage, append_message
 from roquet.net.errors import Refused
@@ -43,7 +44,11 @@ def append_when_due(broker: Broker, message: NewMessage) -> Appended:
     Raises Refused; then nothing was stored.
     """
     waiting = postponed(broker, message)
-    return append_message(broker, message) if waiting is None else append_waiting(broker, waiting)
+    return (
+        append_message(broker.messages, message)
+        if waiting is None
+        else append_waiting(broker, waiting)
+    )
 
 
 def postponed(broker: Broker, message: NewMessage) -> NewMessage | None:
@@ -61,7 +66,7 @@ def postponed(broker: Broker, message: NewMessage) -> NewMessage | None:
     delivery_ms = _delivery_ms(properties, broker.clock.now_ms())
     if delivery_ms is None:
         return None
-    _check_timer_count(broker)
+    _check_timer_count(broker.waiting.delays)
     properties[Property.TIMER_OUT_MS] = str(out_ms(delivery_ms))
     return _moved(message, TIMER_TOPIC, TIMER_QUEUE_ID, properties)
 
@@ -69,15 +74,15 @@ def postponed(broker: Broker, message: NewMessage) -> NewMessage | None:
 def append_waiting(broker: Broker, waiting: NewMessage) -> Appended:
     """Stores what `postponed` made. Raises Refused; then nothing was stored."""
     if waiting.topic == TIMER_TOPIC:
-        broker.topics.find_or_create(TIMER_TOPIC, _TIMER_QUEUE_COUNT)
-    broker.delays.check_clock()
-    appended = append_message(broker, waiting)
+        broker.tables.topics.find_or_create(TIMER_TOPIC, _TIMER_QUEUE_COUNT)
+    broker.waiting.delays.check_clock()
+    appended = append_message(broker.messages, waiting)
     due_ms = appended.store_timestamp  # A timer has to be indexed soon.
     if waiting.topic == SCHEDULE_TOPIC:
         due_ms += broker.config.store.delay_levels_ms[waiting.queue_id]
     # With sync flush it cannot be read, and so not be delivered, before it is safe.
     end = appended.physical_offset + appended.size
-    broker.acks.when_safe(end, lambda: broker.delays.wake_at(due_ms))
+    broker.messages.acks.when_safe(end, lambda: broker.waiting.delays.wake_at(due_ms))
     return appended
 
 
@@ -120,6 +125,6 @@ def _delivery_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
     return delivery_ms if delivery_ms > now_ms else None
 
 
-def _check_timer_count(broker: Broker) -> None:
-    if broker.delays.timers.pending_count >= TIMER_COUNT_MAX:
+def _check_timer_count(delays: Delays) -> None:
+    if delays.timers.pending_count >= TIMER_COUNT_MAX:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"{TIMER_COUNT_MAX} timers are pending already")

@@ -48,7 +48,7 @@ def added_flags(topic: TopicConfig) -> int:
 
 def draft_of_sends(broker: Broker, topic: TopicConfig) -> RecordDraft:
     """What the records of all plain sends to the topic have in common."""
-    return _draft(broker, topic, broker.cluster_property)
+    return _draft(broker, topic, broker.messages.cluster_property)
 
 
 def draft_of_batches(broker: Broker, topic: TopicConfig, sent: str) -> RecordDraft | None:
@@ -68,7 +68,9 @@ def fast_limits(
     if not config.permission & topic.perm & _READ or not group.consume_enable:
         return None
     try:
-        limits = limits_of_pull(pull, broker.consumers.find(group.group_name), group, config)
+        limits = limits_of_pull(
+            pull, broker.clients.consumers.find(group.group_name), group, config
+        )
     except Refused:
         return None
     return limits if limits.matches_record is None else None
@@ -80,8 +82,8 @@ def _draft(broker: Broker, topic: TopicConfig, properties: bytes) -> RecordDraft
         flag=0,
         sys_flag=0,
         born_timestamp=0,
-        born_host=broker.store_host,  # Replaced by the sender's address in each message.
-        store_host=broker.store_host,
+        born_host=broker.messages.store_host,  # Replaced by the sender's address in each message.
+        store_host=broker.messages.store_host,
         body=b"",
         topic=topic.topic_name.encode(),
         properties=properties,

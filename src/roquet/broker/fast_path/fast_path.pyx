@@ -38,9 +38,10 @@ cdef class FastPath:
 
     def __init__(self, broker, *, bint has_pulls):
         self._clock = broker.clock
-        self._acks = broker.acks
-        self._late_sends = broker.late_sends if broker.late_sends.is_watched else None
-        self._is_sync = broker.acks.is_awaited
+        self._acks = broker.messages.acks
+        late_sends = broker.messages.late_sends
+        self._late_sends = late_sends if late_sends.is_watched else None
+        self._is_sync = broker.messages.acks.is_awaited
         self._sends = FastSends(broker)
         self._pulls = FastPulls(broker) if has_pulls else None
         self._send_paths = broker.statistics.sends

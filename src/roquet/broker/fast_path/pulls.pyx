@@ -44,12 +44,12 @@ cdef class FastPulls:
 
     def __init__(self, broker):
         self._broker = broker
-        self._find_topic = broker.topics.find
-        self._find_group = broker.groups.find
-        self._find_members = broker.consumers.find
-        self._offsets = broker.offsets
-        self._resets = broker.offsets.resets
-        self._pulled_to = broker.offsets.pulled_to
+        self._find_topic = broker.tables.topics.find
+        self._find_group = broker.tables.groups.find
+        self._find_members = broker.clients.consumers.find
+        self._offsets = broker.tables.offsets
+        self._resets = broker.tables.offsets.resets
+        self._pulled_to = broker.tables.offsets.pulled_to
         self._statistics = broker.statistics
         self._gets = broker.statistics.gets
         self._reads = broker.store.fast_reads

@@ -49,13 +49,13 @@ cdef class FastSends:
 
     def __init__(self, broker):
         self._broker = broker
-        self._find_topic = broker.topics.find
+        self._find_topic = broker.tables.topics.find
         self._statistics = broker.statistics
         self._puts = broker.statistics.puts
-        self._long_polls = broker.long_polls
+        self._long_polls = broker.messages.long_polls
         self._appends = broker.store.fast_appends
-        self._reply = broker.send_reply
-        self._is_sync = broker.acks.is_awaited
+        self._reply = broker.messages.send_reply
+        self._is_sync = broker.messages.acks.is_awaited
         self._topics = {}
 
     def __dealloc__(self):

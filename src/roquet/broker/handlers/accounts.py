@@ -18,7 +18,7 @@ from roquet.access.account_store import (
     trust_addresses,
 )
 from roquet.access.errors import BadRules, RulesNotSaved, UnknownAccount
-from roquet.broker.broker import Broker
+from roquet.broker.broker import Access, Broker
 from roquet.broker.handlers.answers import defer
 from roquet.net.errors import Refused
 from roquet.net.router import Deferred, Reply, Request, on
@@ -50,7 +50,7 @@ def put(broker: Broker, request: Request[PutAccountHeader]) -> Deferred:
         white_remote_address=header.white_remote_address,
     )
     failure = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
-    default = _accounts(broker, failure).default_file
+    default = _accounts(broker.access, failure).default_file
     edit = partial(put_account, default=default, changes=account)
     return _change(broker, request, edit, failure)
 
@@ -63,7 +63,7 @@ def delete(broker: Broker, request: Request[DeleteAccountHeader]) -> Deferred:
 def trust(broker: Broker, request: Request[GlobalWhiteAddressesHeader]) -> Deferred:
     header = request.header
     failure = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
-    default = _accounts(broker, failure).default_file
+    default = _accounts(broker.access, failure).default_file
     edit = partial(
         trust_addresses,
         path=Path(header.acl_file_full_path) if header.acl_file_full_path else default,
@@ -73,13 +73,13 @@ def trust(broker: Broker, request: Request[GlobalWhiteAddressesHeader]) -> Defer
 
 
 def get_versions(broker: Broker, _request: Request[NoFields]) -> Reply:
-    accounts = _accounts(broker)
+    accounts = _accounts(broker.access)
     versions = {str(path): each for path, each in accounts.versions().items()}
     first = next(iter(versions.values()))
     header = AccountsVersionReplyHeader(
         version=write_body(first).decode(),
         broker_name=broker.config.broker_name,
-        broker_addr=str(unpack_host(broker.store_host)),
+        broker_addr=str(unpack_host(broker.messages.store_host)),
         cluster_name=broker.config.cluster_name,
         all_acl_file_version=msgspec.json.encode(versions).decode(),
     )
@@ -88,7 +88,7 @@ def get_versions(broker: Broker, _request: Request[NoFields]) -> Reply:
 
 def get_all(broker: Broker, _request: Request[NoFields]) -> Reply:
     """Without secrets, which Apache includes: what is never sent cannot end up in a log."""
-    documents = _accounts(broker).documents.values()
+    documents = _accounts(broker.access).documents.values()
     body = AccountConfigs(
         global_white_addrs=[
             each for document in documents for each in document.global_white_remote_addresses or ()
@@ -102,10 +102,10 @@ def get_all(broker: Broker, _request: Request[NoFields]) -> Reply:
     return Reply(body=write_body(body))
 
 
-def _accounts(broker: Broker, failure: ResponseCode = ResponseCode.SYSTEM_ERROR) -> AccountStore:
-    if broker.accounts is None:
+def _accounts(access: Access, failure: ResponseCode = ResponseCode.SYSTEM_ERROR) -> AccountStore:
+    if access.accounts is None:
         raise Refused(failure, "there is no access control here: see aclEnable")
-    return broker.accounts
+    return access.accounts
 
 
 def _change(
@@ -115,9 +115,9 @@ def _change(
     failure: ResponseCode,
 ) -> Deferred:
     changing: Callable[[], Awaitable[Reply]] = partial(
-        _changed, _accounts(broker, failure), edit, failure, request.connection.peer
+        _changed, _accounts(broker.access, failure), edit, failure, request.connection.peer
     )
-    return defer(broker, request, changing)
+    return defer(broker.background, request, changing)
 
 
 async def _changed(

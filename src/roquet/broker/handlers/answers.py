@@ -4,8 +4,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from roquet.broker.broker import Broker
+from roquet.broker.broker import Background, Broker
 from roquet.broker.messages.acks import OnTimeout
+from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.saving import Saver
 from roquet.net.errors import Refused
 from roquet.net.router import Deferred, Reply, ReplyDeferred, Request
@@ -18,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def defer(
-    broker: Broker,
+    background: Background,
     request: Request[Any],
     work: Callable[[], Awaitable[Reply | ReplyDeferred | bytes]],
 ) -> Deferred:
@@ -28,12 +29,12 @@ def defer(
     async def run() -> None:
         deferred.answer(await work())
 
-    broker.services.once(f"request {request.command.code}", run)
+    background.services.once(f"request {request.command.code}", run)
     return deferred
 
 
-def answer_when_saved(broker: Broker, request: Request[Any], *savers: Saver) -> Deferred:
-    return defer(broker, request, lambda: saved(Reply(), *savers))
+def answer_when_saved(background: Background, request: Request[Any], *savers: Saver) -> Deferred:
+    return defer(background, request, lambda: saved(Reply(), *savers))
 
 
 def answer_when_changed(
@@ -47,7 +48,7 @@ def answer_when_changed(
     Answers when the tables are saved, `then` has returned, and the change is as safe as a message:
     on the disk, and at as many replicas as are waited for.
     """
-    end = broker.table_log.end
+    end = broker.replication.table_log.end
 
     async def changed() -> Reply | ReplyDeferred | bytes:
         reply = await saved(Reply(), *savers)
@@ -55,9 +56,9 @@ def answer_when_changed(
             await then()
         if reply.code is not ResponseCode.SUCCESS:
             return reply
-        return broker.acks.reply_when_safe(request, end, reply, OnTimeout.EXPLAIN)
+        return broker.messages.acks.reply_when_safe(request, end, reply, OnTimeout.EXPLAIN)
 
-    return defer(broker, request, changed)
+    return defer(broker.background, request, changed)
 
 
 async def saved(reply: Reply, *savers: Saver) -> Reply:
@@ -89,9 +90,9 @@ def check_takes_messages(broker: Broker, command: Command) -> None:
         )
 
 
-def check_is_master(broker: Broker) -> None:
+def check_is_master(config: BrokerConfig) -> None:
     """A slave copies its tables from the master: what is changed here would be lost."""
-    if broker.config.is_slave:
+    if config.is_slave:
         raise Refused(
             ResponseCode.SYSTEM_ERROR, "a slave changes nothing by itself: ask the master"
         )

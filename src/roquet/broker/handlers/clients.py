@@ -13,9 +13,10 @@ from roquet.broker.handlers.answers import answer_when_changed, check_is_master,
 from roquet.broker.handlers.needs import BEATING, LOCKING, SUBSCRIBING
 from roquet.broker.membership import group_settings, notify_members_changed
 from roquet.broker.messages.subscriptions import check_subscription
+from roquet.broker.registration import Registrar
 from roquet.broker.tables.clients import Client, check_client_id
 from roquet.broker.tables.queue_locks import QueueKey
-from roquet.broker.tables.topics import TopicFlag
+from roquet.broker.tables.topics import TopicFlag, TopicTable
 from roquet.net.connection import Connection
 from roquet.net.errors import Refused
 from roquet.net.router import Deferred, Reply, Request, on
@@ -68,38 +69,38 @@ def heartbeat(broker: Broker, request: Request[AddressedHeader]) -> Reply | Defe
     )
     for consumer in beat.consumer_data_set:
         _make_retry_topic(broker, consumer)
-        if broker.consumers.register(request.connection, client, consumer):
+        if broker.clients.consumers.register(request.connection, client, consumer):
             notify_members_changed(broker, consumer.group_name)
     for producer in beat.producer_data_set:
-        broker.producers.register(producer.group_name, request.connection, client)
+        broker.clients.producers.register(producer.group_name, request.connection, client)
     # The topic may be news even if an earlier heartbeat, not answered yet, has made it.
     if beat.consumer_data_set and broker.registrar.has_news:
-        return defer(broker, request, lambda: _reply_when_told(broker))
+        return defer(broker.background, request, lambda: _reply_when_told(broker.registrar))
     return Reply()
 
 
-async def _reply_when_told(broker: Broker) -> Reply:
+async def _reply_when_told(registrar: Registrar) -> Reply:
     try:
         async with asyncio.timeout(_TELL_TIMEOUT_S):
-            await broker.registrar.until_told()
+            await registrar.until_told()
     except TimeoutError:
         log.warning("name servers take more than %g s to learn of topics", _TELL_TIMEOUT_S)
-        broker.registrar.refresh_soon()
+        registrar.refresh_soon()
     return Reply()
 
 
 def unregister_client(broker: Broker, request: Request[UnregisterClientHeader]) -> Reply:
     header = request.header
     if header.producer_group is not None:
-        broker.producers.unregister(header.producer_group, request.connection)
+        broker.clients.producers.unregister(header.producer_group, request.connection)
     group = header.consumer_group
-    if group is not None and broker.consumers.unregister(group, request.connection):
+    if group is not None and broker.clients.consumers.unregister(group, request.connection):
         notify_members_changed(broker, group)
     return Reply()
 
 
 def get_consumer_ids(broker: Broker, request: Request[ConsumerListHeader]) -> Reply:
-    group = broker.consumers.find(request.header.consumer_group)
+    group = broker.clients.consumers.find(request.header.consumer_group)
     if group is None:
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
@@ -121,15 +122,15 @@ def lock_queues(broker: Broker, request: Request[AddressedHeader]) -> Reply:
         raise BadName(body.consumer_group)
     check_client_id(body.client_id)
     keys = _queue_keys(body)
-    there = [key for key in keys if _is_queue(broker, key)]
-    owned = frozenset(broker.locks.lock(body.client_id, there))
+    there = [key for key in keys if _is_queue(broker.tables.topics, key)]
+    owned = frozenset(broker.clients.locks.lock(body.client_id, there))
     queues = [queue for queue, key in zip(body.mq_set, keys, strict=True) if key in owned]
     return Reply(body=write_body(LockedQueues(queues=queues)))
 
 
 def unlock_queues(broker: Broker, request: Request[AddressedHeader]) -> Reply:
     body = read_body(QueueLockRequest, request.body)
-    broker.locks.unlock(body.client_id, _queue_keys(body))
+    broker.clients.locks.unlock(body.client_id, _queue_keys(body))
     return Reply()
 
 
@@ -145,11 +146,11 @@ def _make_retry_topic(broker: Broker, consumer: ConsumerData) -> None:
     topic = retry_topic(consumer.group_name)
     # While nothing can be stored, nothing is sent back; a later heartbeat makes the topic.
     with suppress(TableNotWritten):
-        broker.topics.find_or_create(topic, settings.retry_queue_nums, flags)
+        broker.tables.topics.find_or_create(topic, settings.retry_queue_nums, flags)
 
 
-def _is_queue(broker: Broker, key: QueueKey) -> bool:
-    topic = broker.topics.find(key.topic)
+def _is_queue(topics: TopicTable, key: QueueKey) -> bool:
+    topic = topics.find(key.topic)
     return topic is not None and 0 <= key.queue_id < topic.queue_count
 
 
@@ -159,7 +160,7 @@ def _queue_keys(body: QueueLockRequest) -> list[QueueKey]:
 
 def get_consumers(broker: Broker, request: Request[ConsumerConnectionsHeader]) -> Reply:
     name = request.header.consumer_group
-    group = broker.consumers.find(name)
+    group = broker.clients.consumers.find(name)
     if group is None:
         raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"nobody in group {name!r} is connected")
     body = bodies.ConsumerConnections(
@@ -174,7 +175,7 @@ def get_consumers(broker: Broker, request: Request[ConsumerConnectionsHeader]) -
 
 def get_producers(broker: Broker, request: Request[ProducerConnectionsHeader]) -> Reply:
     name = request.header.producer_group
-    members = broker.producers.members(name)
+    members = broker.clients.producers.members(name)
     if not members:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"no producer of group {name!r} is connected")
     connections = [_connection(*member) for member in members.items()]
@@ -182,7 +183,7 @@ def get_producers(broker: Broker, request: Request[ProducerConnectionsHeader]) -
 
 
 def get_all_producers(broker: Broker, _request: Request[NoFields]) -> Reply:
-    producers = broker.producers
+    producers = broker.clients.producers
     table = {
         group: [_producer(*member) for member in producers.members(group).items()]
         for group in producers.groups()
@@ -219,14 +220,14 @@ def update_groups(broker: Broker, request: Request[AddressedHeader]) -> Deferred
 
 
 def delete_group(broker: Broker, request: Request[DeleteGroupHeader]) -> Deferred:
-    check_is_master(broker)
+    check_is_master(broker.config)
     header = request.header
-    if broker.groups.delete(header.group_name):
+    if broker.tables.groups.delete(header.group_name):
         log.info("deleted group %s, as %s asked", header.group_name, request.connection.peer)
-    savers = [broker.group_saver]
+    savers = [broker.tables.savers.groups]
     if header.remove_offset or header.clean_offset:
-        broker.offsets.forget_group(header.group_name)
-        savers.append(broker.offset_saver)
+        broker.tables.offsets.forget_group(header.group_name)
+        savers.append(broker.tables.savers.offsets)
     return answer_when_changed(broker, request, *savers)
 
 
@@ -236,7 +237,7 @@ def get_group(broker: Broker, request: Request[GetGroupConfigHeader]) -> Reply:
 
 def get_all_groups(broker: Broker, request: Request[AllGroupConfigsHeader]) -> Reply:
     header = request.header
-    table = broker.groups.snapshot()
+    table = broker.tables.groups.snapshot()
     total = len(table.subscription_group_table)
     table.subscription_group_table = page(
         table.subscription_group_table,
@@ -251,12 +252,12 @@ def get_all_groups(broker: Broker, request: Request[AllGroupConfigsHeader]) -> R
 def _update_groups(
     broker: Broker, request: Request[Any], groups: Iterable[GroupConfig]
 ) -> Deferred:
-    check_is_master(broker)
+    check_is_master(broker.config)
     # If one of many is refused, those before it have changed all the same.
     for group in groups:
-        broker.groups.update(group)
+        broker.tables.groups.update(group)
         log.info("changed group %s, as %s asked", group.group_name, request.connection.peer)
-    return answer_when_changed(broker, request, broker.group_saver)
+    return answer_when_changed(broker, request, broker.tables.savers.groups)
 
 
 ROUTES = (

@@ -21,6 +21,7 @@ from roquet.protocol.headers.messages import (
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX, reply_topic
+from roquet.store.message_store import MessageStore
 
 
 def _sending(_broker: Broker, request: Request[SendMessageHeader]) -> Iterable[Need]:
@@ -57,22 +58,22 @@ def _subscribing(_broker: Broker, request: Request[NoFields]) -> Iterable[Need]:
 
 
 def _viewing(broker: Broker, request: Request[ViewMessageHeader]) -> Iterable[Need]:
-    return (Need(_topic_at(broker, request.header.offset), Right.SUB),)
+    return (Need(_topic_at(broker.store, request.header.offset), Right.SUB),)
 
 
 def _sending_back(broker: Broker, request: Request[SendBackHeader]) -> Iterable[Need]:
     # Otherwise a group could have any message of the log sent back to itself, and read it.
     header = request.header
-    return group_need(header.group), Need(_topic_at(broker, header.offset), Right.SUB)
+    return group_need(header.group), Need(_topic_at(broker.store, header.offset), Right.SUB)
 
 
 def _ending(broker: Broker, request: Request[EndTransactionHeader]) -> Iterable[Need]:
-    return (Need(_topic_at(broker, request.header.commit_log_offset), Right.PUB),)
+    return (Need(_topic_at(broker.store, request.header.commit_log_offset), Right.PUB),)
 
 
-def _topic_at(broker: Broker, physical_offset: int) -> str:
+def _topic_at(store: MessageStore, physical_offset: int) -> str:
     """Where the message there belongs, also while it waits elsewhere. Raises Refused."""
-    message = read_record(stored_record(broker, physical_offset))
+    message = read_record(stored_record(store, physical_offset))
     if message.topic in CLOSED_TOPICS:
         return message.properties.get(Property.REAL_TOPIC, message.topic)
     return message.topic

@@ -16,6 +16,8 @@ from roquet.broker.errors import BadName, NoMoreGroups, UnknownGroup, UnknownTop
 from roquet.broker.handlers.answers import answer_when_saved, check_is_master, defer, invalid, saved
 from roquet.broker.handlers.progress import is_read, store_time
 from roquet.broker.membership import notify
+from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.tables.offsets import OffsetTable
 from roquet.net.errors import Refused, TableFull
 from roquet.net.router import Answer, Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import MessageQueue, QueueTable, write_body
@@ -47,6 +49,7 @@ from roquet.protocol.headers.offsets import (
     UpdateConsumerOffsetHeader,
 )
 from roquet.protocol.names import is_name
+from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import Boundary
 
 log = logging.getLogger(__name__)
@@ -57,7 +60,7 @@ _NOBODY_BEHIND: Final = 2**63 - 1
 
 def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffsetHeader]) -> Reply:
     header = request.header
-    offset = broker.offsets.find(header.consumer_group, header.topic, header.queue_id)
+    offset = broker.tables.offsets.find(header.consumer_group, header.topic, header.queue_id)
     if offset is None:
         # A group that is new to a young topic gets everything, wherever it wants to start.
         if header.set_zero_if_not_found is False or _is_old(broker, header.topic, header.queue_id):
@@ -77,18 +80,18 @@ def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset
     """
     header = request.header
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-    if group not in broker.groups:
+    if group not in broker.tables.groups:
         if request.command.version >= VERSION_5_0_0:
             raise UnknownGroup(group)
         _check_new_group(broker, group)
-    found = broker.topics.find(topic)
+    found = broker.tables.topics.find(topic)
     if found is None:
         raise UnknownTopic(topic)
     # A topic may have had more queues when its consumers began with them.
-    if queue_id >= found.queue_count and broker.offsets.find(group, topic, queue_id) is None:
+    if queue_id >= found.queue_count and broker.tables.offsets.find(group, topic, queue_id) is None:
         raise invalid(request.command, f"topic {topic!r} has no queue {queue_id}")
-    _check_room(broker, request, queue_id)
-    broker.offsets.commit(group, topic, queue_id, header.commit_offset)
+    _check_room(broker.tables.offsets, request, queue_id)
+    broker.tables.offsets.commit(group, topic, queue_id, header.commit_offset)
     return Reply()
 
 
@@ -97,16 +100,16 @@ def _check_new_group(broker: Broker, group: str) -> None:
     if not is_name(group):
         raise BadName(group)
     limit = broker.config.created_group_count_max
-    if not broker.offsets.knows(group) and broker.offsets.group_count >= limit:
+    if not broker.tables.offsets.knows(group) and broker.tables.offsets.group_count >= limit:
         raise NoMoreGroups(limit)
 
 
 def _check_room(
-    broker: Broker, request: Request[UpdateConsumerOffsetHeader], queue_id: int
+    offsets: OffsetTable, request: Request[UpdateConsumerOffsetHeader], queue_id: int
 ) -> None:
     header = request.header
     try:
-        broker.offsets.check_room(header.consumer_group, header.topic, queue_id)
+        offsets.check_room(header.consumer_group, header.topic, queue_id)
     except TableFull as error:
         # Consumers commit one-way: a refusal would go unnoticed.
         request.connection.warn(
@@ -136,7 +139,7 @@ def search_offset(broker: Broker, request: Request[SearchOffsetHeader]) -> Reply
 
 def get_earliest_store_time(broker: Broker, request: Request[EarliestStoreTimeHeader]) -> Reply:
     topic, queue_id = request.header.topic, request.header.queue_id
-    timestamp = store_time(broker, topic, queue_id, broker.store.min_offset(topic, queue_id))
+    timestamp = store_time(broker.store, topic, queue_id, broker.store.min_offset(topic, queue_id))
     return Reply(header=EarliestStoreTimeReplyHeader(timestamp=timestamp))
 
 
@@ -145,38 +148,42 @@ def get_all_consumer_offsets(broker: Broker, request: Request[AllOffsetsHeader])
     if known_version is None:
         # Slaves of Apache use what it says of transactions as it is.
         return Reply(
-            body=write_body(broker.offsets.snapshot(broker.replication.replicas.apache_end))
+            body=write_body(broker.tables.offsets.snapshot(broker.replication.replicas.apache_end))
         )
-    version = broker.offsets.version
+    version = broker.tables.offsets.version
     header = AllOffsetsReplyHeader(version=version)
     if known_version == version:
         return Reply(header=header)
-    return Reply(header=header, body=write_body(broker.offsets.snapshot()))
+    return Reply(header=header, body=write_body(broker.tables.offsets.snapshot()))
 
 
 def clone_group_offsets(broker: Broker, request: Request[CloneGroupOffsetHeader]) -> Deferred:
-    check_is_master(broker)
+    check_is_master(broker.config)
     header = request.header
     if not is_name(header.dest_group):
         raise BadName(header.dest_group)
     source = header.src_group
-    for topic in [header.topic] if header.topic else broker.offsets.topics_of(source):
-        if topic in broker.topics and (header.offline or is_read(broker, source, topic)):
-            for queue_id in broker.offsets.queues(source, topic):
-                broker.offsets.check_room(header.dest_group, topic, queue_id)
-            broker.offsets.clone(source, header.dest_group, topic)
-    return answer_when_saved(broker, request, broker.offset_saver)
+    for topic in [header.topic] if header.topic else broker.tables.offsets.topics_of(source):
+        if topic in broker.tables.topics and (
+            header.offline or is_read(broker.clients.consumers, source, topic)
+        ):
+            for queue_id in broker.tables.offsets.queues(source, topic):
+                broker.tables.offsets.check_room(header.dest_group, topic, queue_id)
+            broker.tables.offsets.clone(source, header.dest_group, topic)
+    return answer_when_saved(broker.background, request, broker.tables.savers.offsets)
 
 
 def query_correction_offsets(broker: Broker, request: Request[CorrectionOffsetHeader]) -> Reply:
     """For each queue the offset of the group that is furthest behind."""
     header = request.header
-    lowest = broker.offsets.lowest(
+    lowest = broker.tables.offsets.lowest(
         header.topic,
         lambda queue_id: broker.store.min_offset(header.topic, queue_id),
         ignored=(header.filter_groups or "").split(","),
     )
-    for queue_id, offset in broker.offsets.queues(header.compare_group, header.topic).items():
+    for queue_id, offset in broker.tables.offsets.queues(
+        header.compare_group, header.topic
+    ).items():
         if lowest.get(queue_id, 0) > offset:
             lowest[queue_id] = _NOBODY_BEHIND
     return Reply(body=write_body(CorrectionOffsets(correction_offsets=lowest)))
@@ -200,9 +207,9 @@ _CPP: Final = Language.CPP.name
 
 
 def reset_offsets(broker: Broker, request: Request[ResetOffsetHeader]) -> Answer:
-    check_is_master(broker)
+    check_is_master(broker.config)
     header = request.header
-    topic = broker.topics.find(header.topic)
+    topic = broker.tables.topics.find(header.topic)
     if topic is None:
         raise UnknownTopic(header.topic)
     # Only tools that know what 5.x does name a queue, whatever version they say they are.
@@ -215,18 +222,18 @@ def _reset_here(
     broker: Broker, request: Request[ResetOffsetHeader], topic: TopicConfig
 ) -> Deferred:
     header = request.header
-    if header.group not in broker.groups:
+    if header.group not in broker.tables.groups:
         raise UnknownGroup(header.group)
-    targets = _targets(broker, request, topic)
+    targets = _targets(broker.store, request, topic)
     for queue_id in targets:
-        broker.offsets.check_room(header.group, header.topic, queue_id)
+        broker.tables.offsets.check_room(header.group, header.topic, queue_id)
     for queue_id, offset in targets.items():
-        broker.offsets.reset(header.group, header.topic, queue_id, offset)
+        broker.tables.offsets.reset(header.group, header.topic, queue_id, offset)
         # Pulls that wait for messages need not wait any longer.
-        broker.long_polls.announce(header.topic, queue_id)
+        broker.messages.long_polls.announce(header.topic, queue_id)
     log.info("%s moved group %s in %s", request.connection.peer, header.group, header.topic)
-    reply = Reply(body=write_body(_table(broker, header.topic, targets)))
-    return defer(broker, request, lambda: saved(reply, broker.offset_saver))
+    reply = Reply(body=write_body(_table(broker.config, header.topic, targets)))
+    return defer(broker.background, request, lambda: saved(reply, broker.tables.savers.offsets))
 
 
 def _reset_at_clients(
@@ -235,20 +242,20 @@ def _reset_at_clients(
     header = request.header
     targets = {}
     for queue_id in range(topic.write_queue_nums):
-        known = broker.offsets.find(header.group, header.topic, queue_id)
+        known = broker.tables.offsets.find(header.group, header.topic, queue_id)
         if known is None:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
                 f"group {header.group!r} has no offset in queue {queue_id} of {header.topic!r}",
             )
-        target = _offset_at(broker, header, queue_id)
+        target = _offset_at(broker.store, header, queue_id)
         targets[queue_id] = target if header.is_force else min(target, known)
-    group = broker.consumers.find(header.group)
+    group = broker.clients.consumers.find(header.group)
     if group is None:
         raise Refused(
             ResponseCode.CONSUMER_NOT_ONLINE, f"nobody in group {header.group!r} is connected"
         )
-    table = _table(broker, header.topic, targets)
+    table = _table(broker.config, header.topic, targets)
     fields = fields_of(header)
     for connection, client in group.members.items():
         body = _listed(table) if client.language == _CPP else table
@@ -260,18 +267,18 @@ def _reset_at_clients(
 
 
 def _targets(
-    broker: Broker, request: Request[ResetOffsetHeader], topic: TopicConfig
+    store: MessageStore, request: Request[ResetOffsetHeader], topic: TopicConfig
 ) -> dict[int, int]:
     header = request.header
     queue_id = -1 if header.queue_id is None else header.queue_id
     if queue_id < 0:
-        return {each: _offset_at(broker, header, each) for each in range(topic.read_queue_nums)}
+        return {each: _offset_at(store, header, each) for each in range(topic.read_queue_nums)}
     if queue_id >= topic.read_queue_nums:
         raise invalid(request.command, f"topic {header.topic!r} has no queue {queue_id}")
     if header.offset is None or header.offset < 0:
-        return {queue_id: _offset_at(broker, header, queue_id)}
-    min_offset = broker.store.min_offset(header.topic, queue_id)
-    max_offset = broker.store.max_offset(header.topic, queue_id)
+        return {queue_id: _offset_at(store, header, queue_id)}
+    min_offset = store.min_offset(header.topic, queue_id)
+    max_offset = store.max_offset(header.topic, queue_id)
     if not min_offset <= header.offset <= max_offset:
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
@@ -280,14 +287,14 @@ def _targets(
     return {queue_id: header.offset}
 
 
-def _offset_at(broker: Broker, header: ResetOffsetHeader, queue_id: int) -> int:
+def _offset_at(store: MessageStore, header: ResetOffsetHeader, queue_id: int) -> int:
     if header.timestamp < 0:
-        return broker.store.max_offset(header.topic, queue_id)
-    return broker.store.offset_by_time(header.topic, queue_id, header.timestamp)
+        return store.max_offset(header.topic, queue_id)
+    return store.offset_by_time(header.topic, queue_id, header.timestamp)
 
 
-def _table(broker: Broker, topic: str, targets: Mapping[int, int]) -> ResetOffsets:
-    name = broker.config.broker_name
+def _table(config: BrokerConfig, topic: str, targets: Mapping[int, int]) -> ResetOffsets:
+    name = config.broker_name
     return ResetOffsets(
         offset_table=QueueTable(
             {

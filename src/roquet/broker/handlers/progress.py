@@ -6,6 +6,12 @@ from typing import Final
 from roquet.access.needs import any_topic, reading, sub_group, sub_topic
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
+from roquet.broker.messages.appending import Messages
+from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.tables.clients import Consumers
+from roquet.broker.tables.offsets import OffsetTable
+from roquet.broker.tables.topics import TopicTable
+from roquet.net.connection import Connection
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.bodies.body import MessageQueue, QueueTable, write_body
 from roquet.protocol.bodies.clients import GroupSubscription
@@ -31,25 +37,28 @@ from roquet.protocol.headers.topics import (
     TopicStatsHeader,
 )
 from roquet.protocol.host import unpack_host
+from roquet.store.message_store import MessageStore
 
 _NO_TIME: Final = -1  # what Java says for the time of a message that is not there
 
 
-def is_read(broker: Broker, group: str, topic: str) -> bool:
+def is_read(consumers: Consumers[Connection], group: str, topic: str) -> bool:
     """Whether a group that has an offset in a topic still reads it, as far as we know."""
-    return broker.consumers.may_read(group, topic)
+    return consumers.may_read(group, topic)
 
 
-def store_time(broker: Broker, topic: str, queue_id: int, offset: int) -> int:
-    found = broker.store.store_time(topic, queue_id, offset)
+def store_time(store: MessageStore, topic: str, queue_id: int, offset: int) -> int:
+    found = store.store_time(topic, queue_id, offset)
     return _NO_TIME if found is None else found
 
 
 def get_topic_stats(broker: Broker, request: Request[TopicStatsHeader]) -> Reply:
-    topic = _topic(broker, request.header.topic)
+    topic = _topic(broker.tables.topics, request.header.topic)
     table = QueueTable(
         {
-            _queue(broker, topic, queue_id): _topic_offsets(broker, topic.topic_name, queue_id)
+            _queue(broker.config, topic, queue_id): _topic_offsets(
+                broker.store, topic.topic_name, queue_id
+            )
             for queue_id in range(topic.write_queue_nums)
         }
     )
@@ -60,18 +69,18 @@ def get_topic_stats(broker: Broker, request: Request[TopicStatsHeader]) -> Reply
 def get_consume_stats(broker: Broker, request: Request[ConsumeStatsHeader]) -> Reply:
     group = request.header.consumer_group
     stats = ConsumeStats()
-    for topic in _read_topics(broker, group, _asked_topics(broker, request.header)):
+    for topic in _read_topics(broker, group, _asked_topics(broker.tables.offsets, request.header)):
         stats.offset_table.update(_progress(broker, group, topic, topic.read_queue_nums))
         stats.consume_tps += broker.statistics.get_rate(group, topic.topic_name)
     return Reply(body=write_body(stats))
 
 
 def get_all_consume_stats(broker: Broker, request: Request[BrokerConsumeStatsHeader]) -> Reply:
-    report = ConsumeStatsList(broker_addr=_address(broker))
-    for settings in broker.groups:
+    report = ConsumeStatsList(broker_addr=_address(broker.messages))
+    for settings in broker.tables.groups:
         group = settings.group_name
         all_stats = []
-        for topic in _read_topics(broker, group, broker.offsets.topics_of(group)):
+        for topic in _read_topics(broker, group, broker.tables.offsets.topics_of(group)):
             if topic.order or not request.header.is_order:
                 table = _progress(broker, group, topic, topic.write_queue_nums)
                 rate = broker.statistics.get_rate(group, topic.topic_name)
@@ -85,7 +94,7 @@ def get_all_consume_stats(broker: Broker, request: Request[BrokerConsumeStatsHea
 
 
 def get_time_spans(broker: Broker, request: Request[ConsumeTimeSpanHeader]) -> Reply:
-    topic = _topic(broker, request.header.topic)
+    topic = _topic(broker.tables.topics, request.header.topic)
     spans = [
         _time_span(broker, request.header.group, topic, queue_id)
         for queue_id in range(topic.write_queue_nums)
@@ -95,55 +104,58 @@ def get_time_spans(broker: Broker, request: Request[ConsumeTimeSpanHeader]) -> R
 
 def get_groups_of_topic(broker: Broker, request: Request[TopicConsumersHeader]) -> Reply:
     topic = request.header.topic
-    groups = {*broker.consumers.groups_of(topic), *broker.offsets.groups_of(topic)}
+    groups = {*broker.clients.consumers.groups_of(topic), *broker.tables.offsets.groups_of(topic)}
     return Reply(body=write_body(GroupList(group_list=sorted(groups))))
 
 
 def get_topics_of_group(broker: Broker, request: Request[TopicsByConsumerHeader]) -> Reply:
-    topics = broker.offsets.topics_of(request.header.group)
-    return Reply(body=write_body(TopicList(broker_addr=_address(broker), topic_list=topics)))
+    topics = broker.tables.offsets.topics_of(request.header.group)
+    return Reply(
+        body=write_body(TopicList(broker_addr=_address(broker.messages), topic_list=topics))
+    )
 
 
 def get_subscription(broker: Broker, request: Request[SubscriptionByConsumerHeader]) -> Reply:
     header = request.header
-    group = broker.consumers.find(header.group)
+    group = broker.clients.consumers.find(header.group)
     subscription = None if group is None else group.subscriptions.get(header.topic)
     body = GroupSubscription(group=header.group, topic=header.topic, subscription_data=subscription)
     return Reply(body=write_body(body))
 
 
-def _topic(broker: Broker, name: str) -> TopicConfig:
-    topic = broker.topics.find(name)
+def _topic(topics: TopicTable, name: str) -> TopicConfig:
+    topic = topics.find(name)
     if topic is None:
         raise UnknownTopic(name)
     return topic
 
 
-def _queue(broker: Broker, topic: TopicConfig, queue_id: int) -> MessageQueue:
-    return MessageQueue(
-        broker_name=broker.config.broker_name, queue_id=queue_id, topic=topic.topic_name
-    )
+def _queue(config: BrokerConfig, topic: TopicConfig, queue_id: int) -> MessageQueue:
+    return MessageQueue(broker_name=config.broker_name, queue_id=queue_id, topic=topic.topic_name)
 
 
-def _address(broker: Broker) -> str:
-    return str(unpack_host(broker.store_host))
+def _address(messages: Messages) -> str:
+    return str(unpack_host(messages.store_host))
 
 
-def _asked_topics(broker: Broker, header: ConsumeStatsHeader) -> list[str]:
+def _asked_topics(offsets: OffsetTable, header: ConsumeStatsHeader) -> list[str]:
     if header.topic:
         return [header.topic]
     names = [name for name in (header.topic_list or "").split(";") if name]
-    return names or broker.offsets.topics_of(header.consumer_group)
+    return names or offsets.topics_of(header.consumer_group)
 
 
 def _read_topics(broker: Broker, group: str, names: Iterable[str]) -> list[TopicConfig]:
     """Those topics that are there, and that the group reads."""
-    found = [broker.topics.find(name) for name in names if is_read(broker, group, name)]
+    found = [
+        broker.tables.topics.find(name)
+        for name in names
+        if is_read(broker.clients.consumers, group, name)
+    ]
     return [topic for topic in found if topic is not None]
 
 
-def _topic_offsets(broker: Broker, topic: str, queue_id: int) -> TopicOffsets:
-    store = broker.store
+def _topic_offsets(store: MessageStore, topic: str, queue_id: int) -> TopicOffsets:
     max_offset = store.max_offset(topic, queue_id)
     return TopicOffsets(
         min_offset=store.min_offset(topic, queue_id),
@@ -157,14 +169,14 @@ def _progress(
 ) -> QueueTable[ConsumeOffsets]:
     table = QueueTable[ConsumeOffsets]()
     name = topic.topic_name
-    known = broker.offsets.queues(group, name)
+    known = broker.tables.offsets.queues(group, name)
     for queue_id in range(queue_count):
         offset = known.get(queue_id, 0)
-        table[_queue(broker, topic, queue_id)] = ConsumeOffsets(
+        table[_queue(broker.config, topic, queue_id)] = ConsumeOffsets(
             broker_offset=broker.store.max_offset(name, queue_id),
             consumer_offset=offset,
             # What lies between is on its way, as 5.x tools show it.
-            pull_offset=broker.offsets.pulled(group, name, queue_id),
+            pull_offset=broker.tables.offsets.pulled(group, name, queue_id),
             last_timestamp=broker.store.store_time(name, queue_id, offset - 1) or 0,
         )
     return table
@@ -175,12 +187,14 @@ def _time_span(broker: Broker, group: str, topic: TopicConfig, queue_id: int) ->
     min_offset = broker.store.min_offset(name, queue_id)
     max_offset = broker.store.max_offset(name, queue_id)
     # A group without an offset has everything before it.
-    next_offset = broker.offsets.find(group, name, queue_id) or min_offset
+    next_offset = broker.tables.offsets.find(group, name, queue_id) or min_offset
     span = ConsumeTimeSpan(
-        message_queue=_queue(broker, topic, queue_id),
-        min_time_stamp=store_time(broker, name, queue_id, min_offset),
-        max_time_stamp=store_time(broker, name, queue_id, max_offset - 1),
-        consume_time_stamp=store_time(broker, name, queue_id, max(next_offset - 1, min_offset)),
+        message_queue=_queue(broker.config, topic, queue_id),
+        min_time_stamp=store_time(broker.store, name, queue_id, min_offset),
+        max_time_stamp=store_time(broker.store, name, queue_id, max_offset - 1),
+        consume_time_stamp=store_time(
+            broker.store, name, queue_id, max(next_offset - 1, min_offset)
+        ),
     )
     next_time = broker.store.store_time(name, queue_id, next_offset)
     if next_time is not None:

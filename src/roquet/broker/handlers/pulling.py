@@ -32,7 +32,7 @@ def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Queu
     group = group_settings(broker, pull.consumer_group)
     if not group.consume_enable:
         raise Refused(ResponseCode.NO_PERMISSION, f"group {pull.consumer_group!r} may not consume")
-    topic = broker.topics.find(pull.topic)
+    topic = broker.tables.topics.find(pull.topic)
     if topic is None:
         raise UnknownTopic(pull.topic)
     if not topic.perm & _READ:
@@ -42,7 +42,7 @@ def _checked_limits(broker: Broker, request: Request[PullMessageHeader]) -> Queu
             request.command,
             f"topic {pull.topic!r} has {topic.read_queue_nums} queues and no queue {pull.queue_id}",
         )
-    members = broker.consumers.find(pull.consumer_group)
+    members = broker.clients.consumers.find(pull.consumer_group)
     return limits_of_pull(pull, members, group, config)
 
 

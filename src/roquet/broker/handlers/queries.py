@@ -46,7 +46,7 @@ def query_messages(broker: Broker, request: Request[QueryMessageHeader]) -> Repl
 
 
 def view_message(broker: Broker, request: Request[ViewMessageHeader]) -> Reply:
-    return Reply(body=stored_record(broker, request.header.offset))
+    return Reply(body=stored_record(broker.store, request.header.offset))
 
 
 def query_queue(broker: Broker, request: Request[QueryConsumeQueueHeader]) -> Reply:
@@ -56,7 +56,7 @@ def query_queue(broker: Broker, request: Request[QueryConsumeQueueHeader]) -> Re
         min_queue_index=store.min_offset(header.topic, header.queue_id),
         max_queue_index=store.max_offset(header.topic, header.queue_id),
     )
-    if not view.max_queue_index and header.topic not in broker.topics:
+    if not view.max_queue_index and header.topic not in broker.tables.topics:
         raise UnknownTopic(header.topic)
     count = min(header.count, ENTRY_COUNT_MAX)
     view.queue_data = [
@@ -68,7 +68,7 @@ def query_queue(broker: Broker, request: Request[QueryConsumeQueueHeader]) -> Re
         for entry in store.entries(header.topic, header.queue_id, header.index, count)
     ]
     if header.consumer_group is not None:
-        group = broker.consumers.find(header.consumer_group)
+        group = broker.clients.consumers.find(header.consumer_group)
         view.subscription_data = group.subscriptions.get(header.topic) if group else None
         if view.subscription_data is None:
             view.filter_data = f"group {header.consumer_group!r} is not connected"

@@ -10,12 +10,13 @@ import logging
 from typing import Any, Final
 
 from roquet.access.needs import sub_group
-from roquet.broker.broker import Broker
+from roquet.broker.broker import Background, Broker
 from roquet.broker.handlers.answers import defer
 from roquet.broker.handlers.needs import REPLYING
 from roquet.broker.handlers.sending import checked_queue_id, checked_topic
 from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.appending import NewMessage, append_message, stored_record
+from roquet.broker.tables.clients import Consumers
 from roquet.net.connection import Connection
 from roquet.net.errors import CallTimedOut, NetError, Refused
 from roquet.net.router import Deferred, Reply, ReplyDeferred, Request, on
@@ -50,19 +51,21 @@ STATUS_TIMEOUT_S: Final = 5.0
 
 def get_running_info(broker: Broker, request: Request[RunningInfoHeader]) -> Deferred:
     header = request.header
-    connection = _connection(broker, header.consumer_group, header.client_id)
+    connection = _connection(broker.clients.consumers, header.consumer_group, header.client_id)
     command = Command(RequestCode.GET_CONSUMER_RUNNING_INFO, fields=fields_of(header))
-    return _relay(broker, request, connection, command)
+    return _relay(broker.background, request, connection, command)
 
 
 def consume_directly(broker: Broker, request: Request[ConsumeDirectlyHeader]) -> Deferred:
     """The consumer gets one message out of turn, and says how its listener took it."""
     header = request.header
-    connection = _connection(broker, header.consumer_group, header.client_id or "")
-    record = stored_record(broker, parse_offset_id(header.msg_id or "").physical_offset)
+    connection = _connection(
+        broker.clients.consumers, header.consumer_group, header.client_id or ""
+    )
+    record = stored_record(broker.store, parse_offset_id(header.msg_id or "").physical_offset)
     header.broker_name = broker.config.broker_name
     command = Command(RequestCode.CONSUME_MESSAGE_DIRECTLY, fields=fields_of(header), body=record)
-    return _relay(broker, request, connection, command)
+    return _relay(broker.background, request, connection, command)
 
 
 def get_consumer_status(broker: Broker, request: Request[ConsumerStatusHeader]) -> Deferred:
@@ -71,7 +74,7 @@ def get_consumer_status(broker: Broker, request: Request[ConsumerStatusHeader]) 
     What is called `clientAddr` is the id of a client.
     """
     header = request.header
-    group = broker.consumers.find(header.group)
+    group = broker.clients.consumers.find(header.group)
     if group is None:
         raise _offline(header.group)
     wanted = header.client_addr
@@ -91,11 +94,11 @@ def get_consumer_status(broker: Broker, request: Request[ConsumerStatusHeader]) 
         }
         return Reply(body=write_body(ConsumerStatus(consumer_table=by_client)))
 
-    return defer(broker, request, ask_all)
+    return defer(broker.background, request, ask_all)
 
 
-def _connection(broker: Broker, group: str, client_id: str) -> Connection:
-    members = broker.consumers.find(group)
+def _connection(consumers: Consumers[Connection], group: str, client_id: str) -> Connection:
+    members = consumers.find(group)
     connection = None if members is None else members.connection_of(client_id)
     if connection is None:
         raise _offline(f"{group}, {client_id}")
@@ -107,7 +110,7 @@ def _offline(who: str) -> Refused:
 
 
 def _relay(
-    broker: Broker, request: Request[Any], connection: Connection, command: Command
+    background: Background, request: Request[Any], connection: Connection, command: Command
 ) -> Deferred:
     async def ask() -> Reply:
         try:
@@ -118,7 +121,7 @@ def _relay(
             return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
         return Reply(_known_code(answer.code), body=answer.body, remark=answer.remark)
 
-    return defer(broker, request, ask)
+    return defer(background, request, ask)
 
 
 def _known_code(code: int) -> ResponseCode:
@@ -163,13 +166,13 @@ def send_reply(broker: Broker, request: Request[SendMessageHeader]) -> Deferred:
         appended = _stored(broker, request, queue_id)
         if appended is None:
             return Reply(code, header, remark=problem)
-        header.msg_id = offset_id(broker.store_host, appended.physical_offset)
+        header.msg_id = offset_id(broker.messages.store_host, appended.physical_offset)
         header.queue_offset = appended.queue_offset
         end = appended.physical_offset + appended.size
         reply = Reply(code, header, remark=problem)
-        return broker.acks.reply_when_safe(request, end, reply, OnTimeout.IGNORE)
+        return broker.messages.acks.reply_when_safe(request, end, reply, OnTimeout.IGNORE)
 
-    return defer(broker, request, push_and_store)
+    return defer(broker.background, request, push_and_store)
 
 
 async def _push(broker: Broker, request: Request[SendMessageHeader]) -> str | None:
@@ -177,7 +180,7 @@ async def _push(broker: Broker, request: Request[SendMessageHeader]) -> str | No
     client_id = property_of(request.header.properties or "", Property.REPLY_TO_CLIENT)
     if client_id is None:
         return f"a reply without {Property.REPLY_TO_CLIENT}"
-    connection = broker.producers.connection_of(client_id)
+    connection = broker.clients.producers.connection_of(client_id)
     if connection is None:
         return f"client {client_id[:_SHOWN_SIZE_MAX]!r} is not connected"
     try:
@@ -202,7 +205,7 @@ def _pushed(broker: Broker, request: Request[SendMessageHeader]) -> Command:
         born_timestamp=sent.born_timestamp,
         flag=sent.flag,
         born_host=str(request.connection.peer_address),
-        store_host=str(unpack_host(broker.store_host)),
+        store_host=str(unpack_host(broker.messages.store_host)),
         store_timestamp=now_ms,
         properties=with_property(sent.properties or "", Property.PUSH_REPLY_TIME, str(now_ms)),
         reconsume_times=sent.reconsume_times,
@@ -218,7 +221,7 @@ def _stored(broker: Broker, request: Request[SendMessageHeader], queue_id: int) 
     if not broker.config.store_replies:
         return None
     try:
-        return append_message(broker, _new_message(broker, request, queue_id))
+        return append_message(broker.messages, _new_message(broker, request, queue_id))
     except Refused as refused:
         # The reply was for its client, the stored copy is for later inspection.
         log.warning("a reply is not stored: %s", refused)
@@ -235,7 +238,7 @@ def _new_message(broker: Broker, request: Request[SendMessageHeader], queue_id: 
         properties=header.properties or "",
         born_timestamp=header.born_timestamp,
         born_host=request.connection.peer_host,
-        store_host=broker.store_host,
+        store_host=broker.messages.store_host,
         flag=header.flag,
         sys_flag=header.sys_flag & ~_TRANSACTION_MASK,
         reconsume_times=header.reconsume_times or 0,

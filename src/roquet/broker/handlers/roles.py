@@ -17,7 +17,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.handlers.answers import defer
 from roquet.broker.promotion import promote
 from roquet.broker.replication.epochs import AssignedRole
-from roquet.broker.replication.replication import RestartAsSlave
+from roquet.broker.replication.replication import Replication, RestartAsSlave
 from roquet.broker.replication.secret import SharedSecret
 from roquet.net.errors import Refused
 from roquet.net.router import Deferred, Reply, Request, on
@@ -45,7 +45,7 @@ _LOOK_AGAIN_S: Final = 0.02
 
 
 def promote_broker(broker: Broker, request: Request[PromoteBrokerHeader]) -> Reply:
-    secret = _secret(broker)
+    secret = _secret(broker.replication)
     replication = broker.replication
     if not broker.config.is_slave:
         raise _refused("this is the master already")
@@ -65,12 +65,12 @@ def promote_broker(broker: Broker, request: Request[PromoteBrokerHeader]) -> Rep
 
 
 def demote_broker(broker: Broker, request: Request[DemoteBrokerHeader]) -> Deferred:
-    secret = _secret(broker)
+    secret = _secret(broker.replication)
     if broker.config.is_slave:
         raise _refused("this is a slave already")
     if request.header.broker_id <= 0:
         raise _refused("a slave has an id above 0")
-    return defer(broker, request, lambda: _demoted(broker, secret, request.header))
+    return defer(broker.background, request, lambda: _demoted(broker, secret, request.header))
 
 
 async def _demoted(broker: Broker, secret: SharedSecret, header: DemoteBrokerHeader) -> Reply:
@@ -110,10 +110,10 @@ async def _is_copied(broker: Broker) -> bool:
     return False
 
 
-def _secret(broker: Broker) -> SharedSecret:
-    if broker.replication.secret is None:
+def _secret(replication: Replication) -> SharedSecret:
+    if replication.secret is None:
         raise _refused("it has no replication.secretFile, so there are no epochs")
-    return broker.replication.secret
+    return replication.secret
 
 
 def _refused(remark: str) -> Refused:
@@ -164,7 +164,7 @@ def get_all_delay_offsets(broker: Broker, request: Request[AllOffsetsHeader]) ->
     A Roquet slave gets the end of the log for which all this is true. Apache slaves get levels
     only, and no more than is true for the shortest log among them.
     """
-    progress, known_version = broker.progress, request.header.known_version
+    progress, known_version = broker.waiting.progress, request.header.known_version
     if known_version is None:
         levels = progress.levels.value_at(broker.replication.replicas.apache_end)
         return Reply(body=write_body(DelayOffsetTable(offset_table=levels.offset_table)))

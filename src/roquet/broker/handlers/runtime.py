@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from roquet.broker.broker import Broker
+from roquet.broker.broker import Access, Broker
 from roquet.broker.handlers.answers import defer, invalid, saved
 from roquet.broker.settings.apache_keys import (
     change_config,
@@ -28,6 +28,7 @@ from roquet.protocol.properties_text import read_properties_text, write_properti
 from roquet.settings.log_level import obey_log_level
 from roquet.settings.options import ConfigError
 from roquet.store.errors import BadRecord, StoreUnavailable
+from roquet.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ _SIZE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def get_config(broker: Broker, _request: Request[NoFields]) -> Reply:
-    version = write_body(broker.config_version).decode()
+    version = write_body(broker.tables.config_version).decode()
     body = write_properties_text(config_texts(broker.config))
     return Reply(header=BrokerConfigReplyHeader(version=version), body=body)
 
@@ -80,22 +81,22 @@ def update_config(broker: Broker, request: Request[NoFields]) -> Deferred:
     except ConfigError as error:
         raise invalid(request.command, str(error)) from None
     broker.store.obey(broker.config.store)
-    broker.config_version = replace(
-        broker.config_version,
-        counter=broker.config_version.counter + 1,
+    broker.tables.config_version = replace(
+        broker.tables.config_version,
+        counter=broker.tables.config_version.counter + 1,
         timestamp=broker.clock.now_ms(),
     )
-    broker.pauses.settings_changed()
+    broker.background.pauses.settings_changed()
     if broker.config.log_level is not old.log_level:
         obey_log_level(broker.config.log_level)
     if broker.config.permission != old.permission:
-        broker.topics.bump_version()
+        broker.tables.topics.bump_version()
     if broker.config.register_interval_ms != old.register_interval_ms:
         broker.registrar.refresh_soon()  # And from then on at the new pace.
     texts = changeable_texts(broker.config)
     changed = {key: texts[key] for key in settings if key in texts}
     if changed:
-        broker.changed_settings.note(changed)
+        broker.tables.changed_settings.note(changed)
     log.info(
         "changed, as %s asked: %s",
         request.connection.peer,
@@ -103,14 +104,14 @@ def update_config(broker: Broker, request: Request[NoFields]) -> Deferred:
     )
     ignored = without_effect(settings)
     reply = Reply(remark=f"without effect here: {', '.join(ignored)}" if ignored else None)
-    return defer(broker, request, lambda: saved(reply, broker.settings_saver))
+    return defer(broker.background, request, lambda: saved(reply, broker.tables.savers.settings))
 
 
 def get_runtime_info(broker: Broker, _request: Request[NoFields]) -> Reply:
     table = _NOT_HERE | broker.statistics.runtime_entries() | _store_entries(broker)
     table |= broker.statistics.path_entries()
-    table |= broker.delays.levels.runtime_entries()
-    table |= _peer_entries(broker)
+    table |= broker.waiting.delays.levels.runtime_entries()
+    table |= _peer_entries(broker.access)
     table |= broker.replication.runtime_entries()
     table["registrationConflict"] = broker.registrar.conflict or ""
     table["brokerVersion"] = str(VERSION_OURS)
@@ -133,13 +134,13 @@ def view_statistics(broker: Broker, request: Request[BrokerStatsHeader]) -> Repl
 def _store_entries(broker: Broker) -> dict[str, str]:
     store = broker.store
     directory = broker.config.store.layout.commit_log
-    space = broker.disk.space(directory)
+    space = store.disk_space()
     ratio = str(space.used_percent / 100)
     total, free = _size_text(space.used + space.usable), _size_text(space.usable)
     return {
         "commitLogMinOffset": str(store.log_start),
         "commitLogMaxOffset": str(store.log_end),
-        "earliestMessageTimeStamp": str(_earliest_time(broker)),
+        "earliestMessageTimeStamp": str(_earliest_time(broker.store)),
         "remainHowManyDataToFlush": _size_text(store.log_end - store.synced_end),
         "commitLogDirCapacity": f"Total : {total}, Free : {free}.",
         "commitLogDiskRatio": ratio,
@@ -148,20 +149,20 @@ def _store_entries(broker: Broker) -> dict[str, str]:
     }
 
 
-def _peer_entries(broker: Broker) -> dict[str, str]:
-    connection_budget = broker.connection_budget
+def _peer_entries(access: Access) -> dict[str, str]:
+    connection_budget = access.connection_budget
     return {
         "connectionCount": str(connection_budget.count),
         "connectionHeldBytes": str(connection_budget.held_size),
         "connectionsCutOff": str(connection_budget.cut_off_count),
         "connectionsRefused": str(connection_budget.refused_count),
-        "requestsDenied": "0" if broker.guard is None else str(broker.guard.denied_count),
+        "requestsDenied": "0" if access.guard is None else str(access.guard.denied_count),
     }
 
 
-def _earliest_time(broker: Broker) -> int:
+def _earliest_time(store: MessageStore) -> int:
     try:
-        return peek_record(broker.store.record_at(broker.store.log_start)).store_timestamp
+        return peek_record(store.record_at(store.log_start)).store_timestamp
     except BadRecord:
         return -1  # There is no message, as Java says it.
 
@@ -176,7 +177,7 @@ def _size_text(size: float) -> str:
 
 def delete_old_files(broker: Broker, _request: Request[NoFields]) -> Reply:
     try:
-        broker.expiry.clean(is_requested=True)
+        broker.messages.expiry.clean(is_requested=True)
     except StoreUnavailable as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
     return Reply()

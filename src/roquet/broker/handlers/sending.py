@@ -27,7 +27,7 @@ from roquet.broker.messages.appending import (
     sent_back,
     stored_record,
 )
-from roquet.broker.tables.topics import TopicFlag
+from roquet.broker.tables.topics import TopicFlag, TopicTable
 from roquet.broker.transactions.phases import prepare, starts_transaction
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Reply, Request, on
@@ -67,10 +67,10 @@ def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     topic = checked_topic(broker, request)
     queue_id = checked_queue_id(request, topic)
     sent = header.properties or ""
-    is_waiting = broker.acks.is_awaited and _NO_WAIT_MARK not in sent
+    is_waiting = broker.messages.acks.is_awaited and _NO_WAIT_MARK not in sent
     if header.topic.startswith(RETRY_PREFIX):
         topic, queue_id = _retry_target(broker, request, topic, queue_id)
-    properties = stored_properties(sent, broker.cluster_property)
+    properties = stored_properties(sent, broker.messages.cluster_property)
     if properties is not None:
         appended = _append_plain(broker, request, topic, queue_id, properties)
     elif starts_transaction(header):
@@ -85,7 +85,7 @@ def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     if not is_waiting:
         return reply
     end = physical_offset + appended.size
-    return broker.acks.reply_when_safe(request, end, reply, OnTimeout.REPORT)
+    return broker.messages.acks.reply_when_safe(request, end, reply, OnTimeout.REPORT)
 
 
 def _append_plain(
@@ -101,7 +101,7 @@ def _append_plain(
         draft = _draft(broker, request, topic, queue_id, flag, body, properties)
     except TooLarge as error:
         raise refusal(error) from None
-    return append_draft(broker, topic.topic_name, draft)
+    return append_draft(broker.messages, topic.topic_name, draft)
 
 
 def _append_delayed(
@@ -138,12 +138,14 @@ def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
         raise refusal(error) from None
     if not batch.sizes:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch without a message")
-    appended = append_batch(broker, topic.topic_name, batch)
+    appended = append_batch(broker.messages, topic.topic_name, batch)
     offsets = appended.physical_offsets
     reply = _reply(broker, request, offsets, queue_id, appended.queue_offset)
     if _NO_WAIT_MARK in shared:
         return reply
-    return broker.acks.reply_when_safe(request, offsets[0] + appended.size, reply, OnTimeout.REPORT)
+    return broker.messages.acks.reply_when_safe(
+        request, offsets[0] + appended.size, reply, OnTimeout.REPORT
+    )
 
 
 def checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicConfig:
@@ -158,9 +160,9 @@ def checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicC
         )
     if name in CLOSED_TOPICS:
         raise ClosedTopic(name)
-    broker.late_sends.check()
-    broker.acks.check_room(request)
-    topic = broker.topics.find(name)
+    broker.messages.late_sends.check()
+    broker.messages.acks.check_room(request)
+    topic = broker.tables.topics.find(name)
     if topic is None:
         topic = _created_topic(broker, request)
     # Apache's rule: of other topics the route hides what is not writable, and that is all.
@@ -176,7 +178,7 @@ def _created_topic(broker: Broker, request: Request[SendMessageHeader]) -> Topic
         is_retry = header.topic.startswith(RETRY_PREFIX)
         flags = TopicFlag.UNIT_SUBSCRIPTION if is_retry else TopicFlag.UNIT
     try:
-        return broker.topics.create_by_send(
+        return broker.tables.topics.create_by_send(
             header.topic,
             header.default_topic,
             header.default_topic_queue_nums,
@@ -211,7 +213,7 @@ def _retry_target(
     count_max = retry_count_max(group, request.command, header.max_reconsume_times)
     if (header.reconsume_times or 0) < count_max:
         return topic, queue_id
-    return broker.topics.find_or_create(dlq_topic(name), DLQ_QUEUE_COUNT), DLQ_QUEUE_ID
+    return broker.tables.topics.find_or_create(dlq_topic(name), DLQ_QUEUE_COUNT), DLQ_QUEUE_ID
 
 
 def _new_message(
@@ -230,7 +232,7 @@ def _new_message(
         properties=with_property(properties, Property.CLUSTER, broker.config.cluster_name),
         born_timestamp=header.born_timestamp,
         born_host=request.connection.peer_host,
-        store_host=broker.store_host,
+        store_host=broker.messages.store_host,
         flag=header.flag,
         sys_flag=_sys_flag(request, topic),
         reconsume_times=header.reconsume_times or 0,
@@ -255,7 +257,7 @@ def _draft(
         sys_flag=_sys_flag(request, topic),
         born_timestamp=header.born_timestamp,
         born_host=request.connection.peer_host,
-        store_host=broker.store_host,
+        store_host=broker.messages.store_host,
         body=body,
         topic=topic.topic_name.encode(),
         properties=properties,
@@ -281,9 +283,11 @@ def _reply(
     """Says where the messages are stored."""
     command = request.command
     if command.serializer == SERIALIZER_JSON:
-        return broker.send_reply.fill(command.opaque, physical_offsets, queue_id, queue_offset)
+        return broker.messages.send_reply.fill(
+            command.opaque, physical_offsets, queue_id, queue_offset
+        )
     header = SendMessageReplyHeader(
-        msg_id=",".join([offset_id(broker.store_host, each) for each in physical_offsets]),
+        msg_id=",".join([offset_id(broker.messages.store_host, each) for each in physical_offsets]),
         queue_id=queue_id,
         queue_offset=queue_offset,
         region_id=broker.config.region_id,
@@ -294,9 +298,9 @@ def _reply(
 
 def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
     header = request.header
-    check_is_master(broker)
-    broker.late_sends.check()
-    broker.acks.check_room(request)
+    check_is_master(broker.config)
+    broker.messages.late_sends.check()
+    broker.messages.acks.check_room(request)
     group = group_settings(broker, header.group)
     if not broker.config.permission & _WRITE:
         raise Refused(ResponseCode.NO_PERMISSION, "the broker is not writable")
@@ -305,11 +309,11 @@ def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
     topic = _writable_retry_topic(broker, header, group.retry_queue_nums)
     # Which queue gets which message is no secret.
     queue_id = random.randrange(group.retry_queue_nums)  # noqa: S311
-    message = read_record(stored_record(broker, header.offset))
+    message = read_record(stored_record(broker.store, header.offset))
     count_max = retry_count_max(group, request.command, header.max_reconsume_times)
     level = next_level(message.reconsume_times, count_max, header.delay_level)
     if level is None:
-        topic = _made_topic(broker, dlq_topic(header.group), DLQ_QUEUE_COUNT)
+        topic = _made_topic(broker.tables.topics, dlq_topic(header.group), DLQ_QUEUE_COUNT)
         queue_id = DLQ_QUEUE_ID
     back = sent_back(message, topic.topic_name, queue_id, level)
     try:
@@ -321,20 +325,20 @@ def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
     # Apache does not wait for the disk here. But what the consumer does next is to say that it is
     # done with the message, and that is kept apart from the log.
     end = appended.physical_offset + appended.size
-    return broker.acks.reply_when_safe(request, end, Reply(), OnTimeout.REFUSE)
+    return broker.messages.acks.reply_when_safe(request, end, Reply(), OnTimeout.REFUSE)
 
 
 def _writable_retry_topic(broker: Broker, header: SendBackHeader, queue_count: int) -> TopicConfig:
     flags = TopicFlag.UNIT_SUBSCRIPTION if header.unit_mode else 0
-    topic = _made_topic(broker, retry_topic(header.group), queue_count, flags)
+    topic = _made_topic(broker.tables.topics, retry_topic(header.group), queue_count, flags)
     if not topic.perm & _WRITE:
         raise Refused(ResponseCode.NO_PERMISSION, f"topic {topic.topic_name!r} is not writable")
     return topic
 
 
-def _made_topic(broker: Broker, name: str, queue_count: int, flags: int = 0) -> TopicConfig:
+def _made_topic(topics: TopicTable, name: str, queue_count: int, flags: int = 0) -> TopicConfig:
     try:
-        return broker.topics.find_or_create(name, queue_count, flags)
+        return topics.find_or_create(name, queue_count, flags)
     except TableNotWritten as refused:
         raise _not_sent_back(refused) from None
 

@@ -24,6 +24,7 @@ from roquet.protocol.headers.topics import (
 )
 from roquet.protocol.names import is_name
 from roquet.state_file import StateNotSaved
+from roquet.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -52,18 +53,20 @@ def delete_topic(broker: Broker, request: Request[DeleteTopicHeader]) -> Deferre
     """The messages stay in the log until they expire, but no queue leads to them any more."""
     topic = request.header.topic
     _check_may_change(broker, request, topic)
-    broker.acks.check_room(request)
+    broker.messages.acks.check_room(request)
     # Its queues go first, and must not be gone before a deletion that is refused.
-    broker.table_log.check(topic)
-    _delete_queues(broker, topic)
-    broker.topics.delete(topic)
-    broker.offsets.forget_topic(topic)
+    broker.replication.table_log.check(topic)
+    _delete_queues(broker.store, topic)
+    broker.tables.topics.delete(topic)
+    broker.tables.offsets.forget_topic(topic)
     log.info("deleted topic %s, as %s asked", topic, request.connection.peer)
-    return answer_when_changed(broker, request, broker.topic_saver, broker.offset_saver)
+    return answer_when_changed(
+        broker, request, broker.tables.savers.topics, broker.tables.savers.offsets
+    )
 
 
 def get_topic(broker: Broker, request: Request[GetTopicConfigHeader]) -> Reply:
-    topic = broker.topics.find(request.header.topic)
+    topic = broker.tables.topics.find(request.header.topic)
     if topic is None:
         raise UnknownTopic(request.header.topic)
     return Reply(body=write_body(topic))
@@ -71,7 +74,7 @@ def get_topic(broker: Broker, request: Request[GetTopicConfigHeader]) -> Reply:
 
 def get_all_topics(broker: Broker, request: Request[AllTopicConfigsHeader]) -> Reply:
     header = request.header
-    table = broker.topics.snapshot()
+    table = broker.tables.topics.snapshot()
     total = len(table.topic_config_table)
     table.topic_config_table = page(
         table.topic_config_table,
@@ -84,7 +87,7 @@ def get_all_topics(broker: Broker, request: Request[AllTopicConfigsHeader]) -> R
 
 
 def get_system_topics(broker: Broker, _request: Request[NoFields]) -> Reply:
-    return Reply(body=write_body(TopicList(topic_list=sorted(broker.topics.system_topics))))
+    return Reply(body=write_body(TopicList(topic_list=sorted(broker.tables.topics.system_topics))))
 
 
 def clean_expired_queues(broker: Broker, _request: Request[NoFields]) -> Reply:
@@ -96,8 +99,8 @@ def clean_expired_queues(broker: Broker, _request: Request[NoFields]) -> Reply:
 def clean_unused_topics(broker: Broker, _request: Request[NoFields]) -> Reply:
     """Deletes queues without a topic: an Apache broker makes them from what it finds in the log."""
     for topic in broker.store.queues():
-        if topic not in broker.topics and not broker.topics.is_system(topic):
-            _delete_queues(broker, topic)
+        if topic not in broker.tables.topics and not broker.tables.topics.is_system(topic):
+            _delete_queues(broker.store, topic)
             log.info("deleted the queues of %s: there is no such topic", topic)
     return Reply()
 
@@ -105,31 +108,31 @@ def clean_unused_topics(broker: Broker, _request: Request[NoFields]) -> Reply:
 def _update_topics(
     broker: Broker, request: Request[Any], topics: Sequence[TopicConfig]
 ) -> Deferred:
-    broker.acks.check_room(request)
+    broker.messages.acks.check_room(request)
     for topic in topics:
         _check_may_change(broker, request, topic.topic_name)
     # If one of many is refused, those before it have changed all the same.
     for topic in topics:
-        broker.topics.update(topic)
+        broker.tables.topics.update(topic)
         log.info("changed topic %s, as %s asked", topic.topic_name, request.connection.peer)
     # A client that learns of the topic must find it at every name server.
     told = broker.registrar.until_told
-    return answer_when_changed(broker, request, broker.topic_saver, then=told)
+    return answer_when_changed(broker, request, broker.tables.savers.topics, then=told)
 
 
-def _delete_queues(broker: Broker, topic: str) -> None:
+def _delete_queues(store: MessageStore, topic: str) -> None:
     """Raises Refused; then they are still there."""
     try:
-        broker.store.delete_topic(topic)
+        store.delete_topic(topic)
     except StateNotSaved as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"{topic} is not deleted: {error}") from None
 
 
 def _check_may_change(broker: Broker, request: Request[Any], topic: str) -> None:
-    check_is_master(broker)
+    check_is_master(broker.config)
     if not is_name(topic):
         raise invalid(request.command, f"no topic can be called {topic[:150]!r}")
-    if broker.topics.is_system(topic):
+    if broker.tables.topics.is_system(topic):
         raise invalid(request.command, f"topic {topic!r} belongs to the system")
 
 

@@ -31,7 +31,7 @@ def end_transaction(broker: Broker, request: Request[EndTransactionHeader]) -> A
     header = request.header
     if broker.config.is_slave:
         raise Refused(ResponseCode.SLAVE_NOT_AVAILABLE, "transactions end on the master")
-    broker.acks.check_room(request)
+    broker.messages.acks.check_room(request)
     end = _ENDS.get(header.commit_or_rollback)
     if end is None:
         # Apache does not answer this request. Clients send it one-way; others get an answer.
@@ -39,25 +39,27 @@ def end_transaction(broker: Broker, request: Request[EndTransactionHeader]) -> A
     half = open_half(broker, _half_message(broker, header))
     if half is None:
         return Reply(remark="the transaction is over already")
-    return broker.acks.reply_when_safe(request, end(broker, half), Reply(), OnTimeout.KEEP_WAITING)
+    return broker.messages.acks.reply_when_safe(
+        request, end(broker, half), Reply(), OnTimeout.KEEP_WAITING
+    )
 
 
 def resume_check(broker: Broker, request: Request[ResumeCheckHeader]) -> Answer:
-    check_is_master(broker)
-    broker.acks.check_room(request)
+    check_is_master(broker.config)
+    broker.messages.acks.check_room(request)
     place = parse_offset_id(request.header.msg_id or "")
-    message = read_record(stored_record(broker, place.physical_offset))
+    message = read_record(stored_record(broker.store, place.physical_offset))
     if message.topic not in (HALF_TOPIC, TOO_MANY_CHECKS_TOPIC):
         raise _refused("is not a half message", message)
     real_queue(message)
     appended = append_half(broker, resumed(message))
     end = appended.physical_offset + appended.size
-    return broker.acks.reply_when_safe(request, end, Reply(), OnTimeout.KEEP_WAITING)
+    return broker.messages.acks.reply_when_safe(request, end, Reply(), OnTimeout.KEEP_WAITING)
 
 
 def _half_message(broker: Broker, header: EndTransactionHeader) -> StoredMessage:
     """What the header is about, if it really is. Raises Refused."""
-    half = read_record(stored_record(broker, header.commit_log_offset))
+    half = read_record(stored_record(broker.store, header.commit_log_offset))
     if half.topic != HALF_TOPIC:
         raise _refused("is not a half message", half)
     if half.properties.get(Property.PRODUCER_GROUP) != header.producer_group:

@@ -12,7 +12,13 @@ from typing import Final, Self
 import msgspec
 from msgspec.structs import replace
 
-from roquet.broker.broker import Broker
+from roquet.broker.messages.acks import AckQueue
+from roquet.broker.messages.expiry import Expiry
+from roquet.broker.messages.late_sends import LateSends
+from roquet.broker.messages.long_polling import LongPolls
+from roquet.broker.replication.replication import Replication
+from roquet.broker.tables.statistics import Statistics
+from roquet.broker.tables.tables import Tables
 from roquet.clock import Clock
 from roquet.net.errors import Refused
 from roquet.protocol.bodies.groups import GroupConfig
@@ -28,47 +34,68 @@ from roquet.protocol.messages.properties import (
     without_property,
 )
 from roquet.protocol.messages.record_batches import RecordBatch
+from roquet.protocol.templates.send_reply import SendReplyTemplate
 from roquet.store.appends import Appended, AppendedBatch
 from roquet.store.errors import BadRecord, StoreUnavailable, TooManyFiles
+from roquet.store.message_store import MessageStore
 from roquet.store.replica_log import Grown
 from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
 
-def append_draft(broker: Broker, topic: str, draft: RecordDraft) -> Appended:
+class Messages(msgspec.Struct, frozen=True):
+    """What a message passes between its connection and the store, in either direction."""
+
+    store: MessageStore
+    statistics: Statistics
+    acks: AckQueue
+    long_polls: LongPolls
+    late_sends: LateSends
+    refused_writes: ThrottledLog
+    expiry: Expiry
+    # Where clients find this broker, packed as in records; message ids begin with it.
+    store_host: bytes
+    # What the broker adds to the properties of every message.
+    cluster_property: bytes
+    send_reply: SendReplyTemplate
+    # Whether records get a checksum of the whole record.
+    has_checksums: bool
+
+
+def append_draft(messages: Messages, topic: str, draft: RecordDraft) -> Appended:
     """Stores one message and wakes those who wait. Raises Refused; then nothing was stored."""
     try:
-        appended = broker.store.append(draft)
+        appended = messages.store.append(draft)
     except (TooLarge, StoreUnavailable) as error:
-        raise _noted_refusal(broker, error, 1) from None
-    broker.statistics.count_put(topic, 1, appended.size)
-    _announce(broker, topic, draft.queue_id, appended.physical_offset + appended.size)
+        raise _noted_refusal(messages, error, 1) from None
+    messages.statistics.count_put(topic, 1, appended.size)
+    _announce(messages, topic, draft.queue_id, appended.physical_offset + appended.size)
     return appended
 
 
-def append_batch(broker: Broker, topic: str, batch: RecordBatch) -> AppendedBatch:
+def append_batch(messages: Messages, topic: str, batch: RecordBatch) -> AppendedBatch:
     """The same for messages of one queue, of which all are stored or none."""
     try:
-        appended = broker.store.append_batch(batch)
+        appended = messages.store.append_batch(batch)
     except (TooLarge, StoreUnavailable) as error:
-        raise _noted_refusal(broker, error, len(batch.sizes)) from None
-    broker.statistics.count_put(topic, len(batch.sizes), appended.size)
-    _announce(broker, topic, batch.queue_id, appended.physical_offsets[0] + appended.size)
+        raise _noted_refusal(messages, error, len(batch.sizes)) from None
+    messages.statistics.count_put(topic, len(batch.sizes), appended.size)
+    _announce(messages, topic, batch.queue_id, appended.physical_offsets[0] + appended.size)
     return appended
 
 
-def take_copied(broker: Broker, grown: Grown) -> None:
+def take_copied(messages: Messages, tables: Tables, replication: Replication, grown: Grown) -> None:
     """A slave has more of the log: its tables follow, and those who wait there are woken."""
-    if broker.table_log.grown(grown):
-        broker.replication.tables_wanted.set()
-    end = broker.store.log_end
+    if replication.table_log.grown(grown):
+        replication.tables_wanted.set()
+    end = messages.store.log_end
     for topic, queue_id in grown.queues:
         name = topic.decode()
-        if broker.topics.see_queue(name, queue_id):
+        if tables.topics.see_queue(name, queue_id):
             log.info("topic %s has queue %d: its messages came before its settings", name, queue_id)
-            broker.replication.tables_wanted.set()
-        _announce(broker, name, queue_id, end)
+            replication.tables_wanted.set()
+        _announce(messages, name, queue_id, end)
 
 
 def refused_writes_log(clock: Clock) -> ThrottledLog:
@@ -86,23 +113,23 @@ def refusal(error: TooLarge | StoreUnavailable) -> Refused:
     return Refused(code, str(error))
 
 
-def _noted_refusal(broker: Broker, error: TooLarge | StoreUnavailable, count: int) -> Refused:
-    broker.statistics.count_failed_put()
+def _noted_refusal(messages: Messages, error: TooLarge | StoreUnavailable, count: int) -> Refused:
+    messages.statistics.count_failed_put()
     if isinstance(error, StoreUnavailable):
         # Files are closed by themselves; a disk does not free itself.
         level = logging.WARNING if isinstance(error, TooManyFiles) else logging.ERROR
-        broker.refused_writes.add(
+        messages.refused_writes.add(
             type(error).__name__, f"messages refused: {error}", level=level, count=count
         )
     return refusal(error)
 
 
-def _announce(broker: Broker, topic: str, queue_id: int, end: int) -> None:
-    if broker.acks.is_awaited:
+def _announce(messages: Messages, topic: str, queue_id: int, end: int) -> None:
+    if messages.acks.is_awaited:
         # What is not safe cannot be read, so there is nothing to announce yet.
-        broker.long_polls.announce_when_safe(topic, queue_id, end)
+        messages.long_polls.announce_when_safe(topic, queue_id, end)
     else:
-        broker.long_polls.announce(topic, queue_id)
+        messages.long_polls.announce(topic, queue_id)
 
 
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +174,7 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, properties=properties_text(properties))
 
 
-def append_message(broker: Broker, message: NewMessage) -> Appended:
+def append_message(messages: Messages, message: NewMessage) -> Appended:
     """Stores it. Raises Refused; then nothing was stored."""
     try:
         draft = RecordDraft(
@@ -162,11 +189,11 @@ def append_message(broker: Broker, message: NewMessage) -> Appended:
             properties=message.properties.encode(),
             reconsume_times=message.reconsume_times,
             prepared_transaction_offset=message.prepared_transaction_offset,
-            has_checksum=broker.config.store.write_checksums,
+            has_checksum=messages.has_checksums,
         )
     except TooLarge as error:
         raise refusal(error) from None
-    return append_draft(broker, message.topic, draft)
+    return append_draft(messages, message.topic, draft)
 
 
 DLQ_QUEUE_COUNT: Final = 1
@@ -221,9 +248,9 @@ def batch_properties(sent: str, cluster_name: str) -> bytes:
     return with_property(kept, Property.CLUSTER, cluster_name).encode()
 
 
-def stored_record(broker: Broker, physical_offset: int) -> bytes:
+def stored_record(store: MessageStore, physical_offset: int) -> bytes:
     """Raises Refused if no record begins there."""
     try:
-        return broker.store.record_at(physical_offset)
+        return store.record_at(physical_offset)
     except BadRecord as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None

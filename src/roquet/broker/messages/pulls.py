@@ -45,7 +45,9 @@ def answer_pull(
     """Answers now, or when there is something; `limits` is what the pull may bring."""
     pull = request.header
     if pull.sys_flag & _COMMIT_OFFSET:
-        broker.offsets.advance(pull.consumer_group, pull.topic, pull.queue_id, pull.commit_offset)
+        broker.tables.offsets.advance(
+            pull.consumer_group, pull.topic, pull.queue_id, pull.commit_offset
+        )
     finding = _look(broker, pull, limits)
     if finding.code is _NOT_FOUND and pull.sys_flag & _SUSPEND:
         waiting = WaitingPull(broker, request, limits)
@@ -64,7 +66,7 @@ class _Finding(msgspec.Struct, gc=False):
 
 def _look(broker: Broker, pull: PullMessageHeader, limits: QueueReadLimits) -> _Finding:
     store = broker.store
-    reset = broker.offsets.take_reset(pull.consumer_group, pull.topic, pull.queue_id)
+    reset = broker.tables.offsets.take_reset(pull.consumer_group, pull.topic, pull.queue_id)
     if reset is not None:
         bounds = ReadResult(
             ReadStatus.OFFSET_TOO_SMALL,
@@ -108,7 +110,7 @@ class WaitingPull:
         pull = request.header
         self.queue = QueueName(pull.topic, pull.queue_id)
         self.last_tick = 0
-        self.deferred = Deferred(request, lambda _: broker.long_polls.forget(self))
+        self.deferred = Deferred(request, lambda _: broker.messages.long_polls.forget(self))
 
     def start(self) -> None:
         config = self._broker.config
@@ -116,7 +118,7 @@ class WaitingPull:
         time_ms = (
             self._request.header.suspend_timeout_millis if is_long else config.short_polling_ms
         )
-        self._broker.long_polls.wait(self, time_ms / 1000)
+        self._broker.messages.long_polls.wait(self, time_ms / 1000)
 
     def look(self) -> bool:
         self.deferred.answer_by(self._answer_if_wanted)
@@ -149,7 +151,9 @@ def _reply(broker: Broker, request: Request[PullMessageHeader], finding: _Findin
     pull = request.header
     command = request.command
     result = finding.result
-    broker.offsets.note_pulled(pull.consumer_group, pull.topic, pull.queue_id, result.next_offset)
+    broker.tables.offsets.note_pulled(
+        pull.consumer_group, pull.topic, pull.queue_id, result.next_offset
+    )
     if finding.code is not _SUCCESS:
         broker.statistics.count_miss()
     else:
@@ -180,6 +184,6 @@ def _suggested_broker(broker: Broker, pull: PullMessageHeader, result: ReadResul
     last = store.entries(pull.topic, pull.queue_id, result.next_offset - 1, 1)
     lag_size = store.log_end - last[0].physical_offset if last else 0
     return suggested_broker(
-        broker.groups.find(pull.consumer_group),
+        broker.tables.groups.find(pull.consumer_group),
         is_behind=lag_size > broker.config.store.in_memory_size,
     )

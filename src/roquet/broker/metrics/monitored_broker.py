@@ -10,6 +10,7 @@ from roquet.monitoring import server_metrics
 from roquet.monitoring.exposition import Exposition, Labels, Metric, MetricKind
 from roquet.protocol.messages.record import peek_record
 from roquet.store.errors import BadRecord, NotMaster
+from roquet.store.message_store import MessageStore
 
 _PLACE: Final = ("storage_type", "storage_medium")
 DISK_USED: Final = Metric(
@@ -132,8 +133,8 @@ class MonitoredBroker:
         into.add(server_metrics.INFO, own | {"version": __version__}, 1)
         into.add(server_metrics.READY, own, int(not self.obstacles()))
         into.add(PERMISSION, own, broker.config.permission)
-        denied_count = 0 if broker.guard is None else broker.guard.denied_count
-        server_metrics.measure_connections(broker.connection_budget, denied_count, own, into)
+        denied_count = 0 if broker.access.guard is None else broker.access.guard.denied_count
+        server_metrics.measure_connections(broker.access.connection_budget, denied_count, own, into)
         yield from measure_storage(broker, own, into)
         yield from measure_replication(broker, own, into)
         yield from traffic.measure_traffic(broker, own, into)
@@ -144,7 +145,7 @@ class MonitoredBroker:
         if broker is None:
             return [f"{name}: is restarting in another role"]
         found = []
-        if (refusal := refusal_text(broker)) is not None:
+        if (refusal := refusal_text(broker.store)) is not None:
             found.append(f"{name}: {refusal}")
         problems = (broker.replication.obstacle, broker.registrar.conflict)
         found += [f"{name}: {problem}" for problem in problems if problem is not None]
@@ -156,24 +157,24 @@ class MonitoredBroker:
 def measure_storage(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
     store, config = broker.store, broker.config.store
     place = own | {"storage_type": "local", "storage_medium": "disk"}
-    space = broker.disk.space(config.layout.commit_log)
+    space = store.disk_space()
     into.add(DISK_USED, place, space.used)
     into.add(FLUSH_BEHIND, place, store.log_end - store.synced_end)
     into.add(KEPT_TIME, place, _kept_ms(broker))
     into.add(DISK_FREE, own, space.usable)
     into.add(DISK_RATIO, own, space.used / max(1, space.used + space.usable))
     into.add(DISK_LIMIT, own, config.disk_full_percent / 100)
-    into.add(TAKES_MESSAGES, own, int(refusal_text(broker) is None))
+    into.add(TAKES_MESSAGES, own, int(refusal_text(store) is None))
     into.add(LOG_SIZE, own, store.log_end - store.log_start)
     into.add_histogram(SYNC_TIMES, own, store.sync_times)
-    into.add(TOPICS, own, len(broker.topics.snapshot().topic_config_table))
-    into.add(TIMERS, own, broker.delays.timers.pending_count)
+    into.add(TOPICS, own, len(broker.tables.topics.snapshot().topic_config_table))
+    into.add(TIMERS, own, broker.waiting.delays.timers.pending_count)
     yield
 
 
-def refusal_text(broker: Broker) -> str | None:
+def refusal_text(store: MessageStore) -> str | None:
     """Why the store takes nothing; None if it does. A slave takes what its master has."""
-    refusal = broker.store.refusal
+    refusal = store.refusal
     return None if refusal is None or isinstance(refusal, NotMaster) else str(refusal)
 
 

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from roquet.broker.broker import Broker
+from roquet.broker.broker import Broker, Clients
 from roquet.broker.tables.clients import Client
+from roquet.broker.tables.topics import TopicTable
 from roquet.monitoring.exposition import Exposition, Labels, Metric, MetricKind
 from roquet.protocol import names
 
@@ -165,17 +166,17 @@ def _measure_messages(broker: Broker, own: Labels, into: Exposition) -> Iterator
     statistics = broker.statistics
     puts = dict(statistics.all_topic_puts())
     for topic, tally in puts.items():
-        labels = own | _topic_labels(broker, topic)
+        labels = own | _topic_labels(broker.tables.topics, topic)
         into.add(MESSAGES_IN, labels, tally.count)
         into.add(BYTES_IN, labels, tally.size)
         yield
     # All groups: the first dead letter shows only as a step up from zero.
-    for group in [each.group_name for each in broker.groups]:
+    for group in [each.group_name for each in broker.tables.groups]:
         dead = puts.get(names.dlq_topic(group))
         into.add(DEAD_LETTERS, own | {"consumer_group": group}, 0 if dead is None else dead.count)
         yield
     for (group, topic), tally in statistics.all_group_gets():
-        labels = own | _reader_labels(broker, group, topic)
+        labels = own | _reader_labels(broker.tables.topics, group, topic)
         into.add(MESSAGES_OUT, labels, tally.count)
         into.add(BYTES_OUT, labels, tally.size)
         yield
@@ -189,20 +190,20 @@ def _measure_messages(broker: Broker, own: Labels, into: Exposition) -> Iterator
     into.add(EMPTY_PULLS, own, statistics.missed_count)
 
 
-def _reader_labels(broker: Broker, group: str, topic: str) -> dict[str, str]:
+def _reader_labels(topics: TopicTable, group: str, topic: str) -> dict[str, str]:
     """Of what a group reads."""
     return {
         "topic": topic,
         "consumer_group": group,
         "is_retry": _truth(topic.startswith(names.RETRY_PREFIX)),
-        "is_system": _truth(broker.topics.is_system(topic)),
+        "is_system": _truth(topics.is_system(topic)),
     }
 
 
-def _topic_labels(broker: Broker, topic: str) -> dict[str, str]:
-    config = broker.topics.find(topic)
+def _topic_labels(topics: TopicTable, topic: str) -> dict[str, str]:
+    config = topics.find(topic)
     kind = _USUAL_TYPE if config is None else config.attributes.get(_TYPE_ATTRIBUTE, _USUAL_TYPE)
-    is_system = _truth(broker.topics.is_system(topic))
+    is_system = _truth(topics.is_system(topic))
     return {"topic": topic, "message_type": kind.lower(), "is_system": is_system}
 
 
@@ -211,8 +212,8 @@ def _truth(claim: bool) -> str:
 
 
 def _measure_transactions(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
-    ends = broker.ended_transactions
-    into.add(OPEN_TRANSACTIONS, own, broker.pending_halves.open_count)
+    ends = broker.statistics.ended_transactions
+    into.add(OPEN_TRANSACTIONS, own, broker.waiting.pending_halves.open_count)
     into.add_histogram(TRANSACTION_AGES, own, ends.ages_ms)
     for metric, counts in ((COMMITS, ends.commits), (ROLLBACKS, ends.rollbacks)):
         for topic, count in list(counts.items()):
@@ -221,14 +222,20 @@ def _measure_transactions(broker: Broker, own: Labels, into: Exposition) -> Iter
 
 
 def _measure_readers(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
-    groups = [each.group_name for each in broker.groups]
+    groups = [each.group_name for each in broker.tables.groups]
     into.add(GROUPS, own, len(groups))
     for group in groups:
-        for topic in broker.offsets.topics_of(group):
-            if topic in broker.topics and broker.consumers.may_read(group, topic):
-                _add_lag(broker, own | _reader_labels(broker, group, topic), into, group, topic)
+        for topic in broker.tables.offsets.topics_of(group):
+            if topic in broker.tables.topics and broker.clients.consumers.may_read(group, topic):
+                _add_lag(
+                    broker,
+                    own | _reader_labels(broker.tables.topics, group, topic),
+                    into,
+                    group,
+                    topic,
+                )
                 yield
-    yield from _measure_clients(broker, own, into)
+    yield from _measure_clients(broker.clients, own, into)
 
 
 def _add_lag(broker: Broker, labels: Labels, into: Exposition, group: str, topic: str) -> None:
@@ -245,7 +252,7 @@ def _add_lag(broker: Broker, labels: Labels, into: Exposition, group: str, topic
 
 
 def _backlog_of(broker: Broker, group: str, topic: str) -> _Backlog:
-    store, offsets = broker.store, broker.offsets
+    store, offsets = broker.store, broker.tables.offsets
     lag = ready = 0
     stored_ms: list[int | None] = []
     ready_ms: list[int | None] = []
@@ -268,9 +275,9 @@ def _oldest(times_ms: Iterable[int | None]) -> int | None:
     return min((each for each in times_ms if each is not None), default=None)
 
 
-def _measure_clients(broker: Broker, own: Labels, into: Exposition) -> Iterator[None]:
-    for name in broker.consumers.groups():
-        group = broker.consumers.find(name)
+def _measure_clients(clients: Clients, own: Labels, into: Exposition) -> Iterator[None]:
+    for name in clients.consumers.groups():
+        group = clients.consumers.find(name)
         if group is not None:
             mode = _MODES.get(group.consume_type or "", "pop")
             where = own | {"consumer_group": name}
@@ -278,8 +285,8 @@ def _measure_clients(broker: Broker, own: Labels, into: Exposition) -> Iterator[
                 into.add(CONSUMERS, where | _labels(kind) | {"consume_mode": mode}, count)
         yield
     producers: Counter[_ClientKind] = Counter()
-    for name in broker.producers.groups():
-        producers.update(map(_kind, broker.producers.members(name).values()))
+    for name in clients.producers.groups():
+        producers.update(map(_kind, clients.producers.members(name).values()))
         yield
     for kind, count in producers.items():
         into.add(PRODUCERS, own | _labels(kind), count)

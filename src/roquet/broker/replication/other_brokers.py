@@ -59,7 +59,7 @@ class OtherBrokers:
         identity: OwnIdentity,
         name_servers: Callable[[], Sequence[str]],
     ) -> None:
-        self._peers = peers
+        self.peers = peers
         self._account = account
         self.identity = identity
         self._name_servers = name_servers
@@ -166,7 +166,7 @@ class OtherBrokers:
     ) -> Command | None:
         request = request_of(self._account, code, header, body)
         try:
-            reply = await self._peers.call(address, request, _TIMEOUT_S)
+            reply = await self.peers.call(address, request, _TIMEOUT_S)
         except RoquetError:
             return None
         return reply if reply.code == ResponseCode.SUCCESS else None

@@ -14,10 +14,10 @@ from roquet.broker.replication.master import SlaveLinks
 from roquet.broker.replication.other_brokers import OtherBrokers
 from roquet.broker.replication.slave import MasterLink
 from roquet.broker.replication.succession import Succession, SuccessionWatch
+from roquet.broker.replication.table_log import TableLog
 from roquet.broker.replication.table_sync import SlaveTables, TableSync
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
-from roquet.net.peers import Peers
 from roquet.store.message_store import MessageStore
 from roquet.store.replica_log import Grown
 
@@ -43,8 +43,8 @@ class Replication:
         *,
         slave_links: SlaveLinks,
         others: OtherBrokers,
-        peers: Peers,
         tables: SlaveTables,
+        table_log: TableLog,
         on_grown: Callable[[Grown], None],
     ) -> None:
         # The current one: a promotion replaces it.
@@ -59,6 +59,8 @@ class Replication:
         # With etcd: whether this broker may act on what it knows of elections.
         self.lease: Lease | None = None
         self.replicas = slave_links.replicas
+        # Changes of topics and groups, where there are epochs.
+        self.table_log = table_log
         # Of a slave, as the name servers or etcd had it last; None before they knew one.
         self.master_address: str | None = None
         self.master_ha_address: str | None = None
@@ -71,7 +73,7 @@ class Replication:
             asyncio.get_running_loop().create_future()
         )
         self.table_sync = TableSync(
-            peers,
+            others.peers,
             config.own_account,
             tables,
             lambda: self.master_address,
@@ -88,7 +90,7 @@ class Replication:
                 secret=self.secret,
                 on_diverged=self._cut,
                 # As calls to the master's other ports are.
-                tls=peers.tls,
+                tls=others.peers.tls,
             )
             self.master_link.on_linked = self._linked
 

@@ -111,6 +111,7 @@ class Statistics:
         self._sampled_s = tuple([self._start_s] for _ in _PERIODS)
         self._seconds: deque[_Second] = deque([self._second()], maxlen=RATE_SECONDS[-1] + 1)
         self._day = self._today()
+        self.ended_transactions = EndedTransactions()
         self._put_totals = _Totals()
         self._get_totals = _Totals()
 

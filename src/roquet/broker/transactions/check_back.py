@@ -19,6 +19,8 @@ import msgspec
 from roquet.broker.broker import Broker
 from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.appending import NewMessage, append_message
+from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.tables.clients import Producers
 from roquet.broker.transactions.half_messages import (
     given_up,
     kept,
@@ -100,7 +102,7 @@ def decision_on(
 async def keep_checking(broker: Broker) -> None:
     """A round after each interval; never returns."""
     while True:
-        await broker.pauses.pause(lambda: broker.config.transaction_check_interval_ms)
+        await broker.background.pauses.pause(lambda: broker.config.transaction_check_interval_ms)
         await check_transactions(broker)
 
 
@@ -108,10 +110,10 @@ async def check_transactions(broker: Broker) -> None:
     """One round; none on a slave, which writes nothing by itself."""
     if broker.config.is_slave:
         return
-    pending = broker.pending_halves
+    pending = broker.waiting.pending_halves
     this_round = _Round(broker)
     try:
-        broker.topics.find_or_create(HALF_TOPIC, _TOPIC_QUEUE_COUNT)
+        broker.tables.topics.find_or_create(HALF_TOPIC, _TOPIC_QUEUE_COUNT)
         record_missing_ends(broker)
         if pending.progress < pending.doubtful_end:
             # Duplicates are found by key, so all keys have to be indexed.
@@ -136,7 +138,7 @@ async def _gently(clock: Clock, step: Callable[[], bool]) -> None:
 class _Round:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._pending = broker.pending_halves
+        self._pending = broker.waiting.pending_halves
         # What is appended again comes after it, and is left to the next round.
         self._end = self._pending.end
         config = broker.config
@@ -211,7 +213,7 @@ class _Round:
     def _was_handled(self, decision: CheckDecision, half: StoredMessage) -> bool:
         """Before a crash that took the progress with it."""
         try:
-            if decision is CheckDecision.GIVE_UP and is_given_up(self._broker, half):
+            if decision is CheckDecision.GIVE_UP and is_given_up(self._broker.store, half):
                 return True
             return open_half(self._broker, half) is not half
         except Refused as refused:
@@ -225,8 +227,8 @@ class _Round:
         try:
             real_queue(half)  # One without a topic is refused before anything is stored.
             if decision is CheckDecision.GIVE_UP:
-                broker.topics.find_or_create(TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
-                append_message(broker, given_up(half))
+                broker.tables.topics.find_or_create(TOO_MANY_CHECKS_TOPIC, _TOPIC_QUEUE_COUNT)
+                append_message(broker.messages, given_up(half))
                 self._given_up[group_of(half)] += 1
             elif decision is CheckDecision.KEEP:
                 append_half(broker, kept(half))
@@ -250,32 +252,32 @@ def _check_is_at_fault(half: StoredMessage, refused: Refused) -> None:
 def _ask(broker: Broker, half: StoredMessage) -> bool:
     """Appends the half message again and asks; whether a producer is connected."""
     group = group_of(half)
-    producer = _reachable_producer(broker, group)
-    if producer is None and broker.producers.members(group):
+    producer = _reachable_producer(broker.clients.producers, group)
+    if producer is None and broker.clients.producers.members(group):
         # They read too slowly. What was not asked must not count as a check.
         append_half(broker, kept(half))
         return True
     again = renewed(half, check_count_of(half) + 1)
     appended = append_half(broker, again)
     if producer is not None:
-        command = _question(broker, half, again, appended)
+        command = _question(broker.config, half, again, appended)
         # With sync flush the answer could come before the half message it is about can be read.
         end = appended.physical_offset + appended.size
-        broker.acks.when_safe(end, lambda: _send(producer, command), OnTimeout.DROP)
+        broker.messages.acks.when_safe(end, lambda: _send(producer, command), OnTimeout.DROP)
     return producer is not None
 
 
-def _reachable_producer(broker: Broker, group: str) -> Connection | None:
+def _reachable_producer(producers: Producers[Connection], group: str) -> Connection | None:
     """Another member of the group each time."""
     for _ in range(_PRODUCER_TRIES_MAX):
-        producer = broker.producers.next_of(group)
+        producer = producers.next_of(group)
         if producer is not None and producer.is_open and not producer.is_stalled:
             return producer
     return None
 
 
 def _question(
-    broker: Broker, half: StoredMessage, again: NewMessage, appended: Appended
+    config: BrokerConfig, half: StoredMessage, again: NewMessage, appended: Appended
 ) -> Command:
     unique_key = half.properties.get(Property.UNIQUE_KEY)
     header = CheckTransactionHeader(
@@ -284,7 +286,7 @@ def _question(
         msg_id=unique_key,
         transaction_id=unique_key,
         offset_msg_id=offset_id(half.store_host, appended.physical_offset),
-        broker_name=broker.config.broker_name,
+        broker_name=config.broker_name,
     )
     record = question_record(half, again, appended)
     return Command(RequestCode.CHECK_TRANSACTION_STATE, fields=fields_of(header), body=record)

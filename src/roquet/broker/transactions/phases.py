@@ -16,6 +16,7 @@ from typing import Final
 from roquet.broker.broker import Broker
 from roquet.broker.messages.appending import NewMessage, append_message, refusal
 from roquet.broker.transactions.half_messages import committed, half_of, op_message, real_queue
+from roquet.clock import Clock
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.headers.messages import SendMessageHeader
@@ -25,6 +26,7 @@ from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.store.appends import Appended
 from roquet.store.errors import StoreUnavailable
+from roquet.store.message_store import MessageStore
 
 _TRANSACTION_MASK: Final = SysFlag.TRANSACTION_MASK.value
 _COMMIT: Final = SysFlag.TRANSACTION_COMMIT.value
@@ -61,8 +63,8 @@ def prepare(broker: Broker, message: NewMessage, producer_group: str) -> Appende
 
 def append_half(broker: Broker, half: NewMessage) -> Appended:
     """Raises Refused; then nothing was stored."""
-    appended = append_message(broker, half)
-    broker.pending_halves.half_appended(appended.queue_offset)
+    appended = append_message(broker.messages, half)
+    broker.waiting.pending_halves.half_appended(appended.queue_offset)
     return appended
 
 
@@ -71,34 +73,34 @@ def open_half(broker: Broker, half: StoredMessage) -> StoredMessage | None:
 
     Raises Refused when the store cannot look.
     """
-    pending = broker.pending_halves
+    pending = broker.waiting.pending_halves
     if half.queue_offset >= max(pending.progress, pending.doubtful_end):
         return None if half.queue_offset in pending.ended else half
-    duplicates = _duplicates(broker, half)
+    duplicates = _duplicates(broker.store, half)
     if any(each.queue_offset in pending.ended for each in duplicates):
         return None
-    if _is_committed(broker, half, duplicates):
+    if _is_committed(broker.store, half, duplicates):
         return None
     newest = max(duplicates, key=lambda each: each.queue_offset)
     # What was given up is not delivered, so the late answer of its producer still counts.
-    is_open = newest.queue_offset >= pending.progress or is_given_up(broker, half)
+    is_open = newest.queue_offset >= pending.progress or is_given_up(broker.store, half)
     return newest if is_open else None
 
 
-def is_given_up(broker: Broker, half: StoredMessage) -> bool:
+def is_given_up(store: MessageStore, half: StoredMessage) -> bool:
     """As far as can be known. Raises Refused."""
     return any(
         found.born_timestamp == half.born_timestamp
-        for found in _found_by_key(broker, TOO_MANY_CHECKS_TOPIC, half)
+        for found in _found_by_key(store, TOO_MANY_CHECKS_TOPIC, half)
     )
 
 
 def commit(broker: Broker, half: StoredMessage) -> int:
     """Delivers what was prepared; the end of that in the log. Raises Refused."""
-    appended = append_message(broker, committed(half))
-    pending = broker.pending_halves
+    appended = append_message(broker.messages, committed(half))
+    pending = broker.waiting.pending_halves
     pending.ended.add(half.queue_offset)
-    broker.ended_transactions.count_commit(_topic_of(half), _age_ms(broker, half))
+    broker.statistics.ended_transactions.count_commit(_topic_of(half), _age_ms(broker.clock, half))
     try:
         _record_end(broker, half.queue_offset)
     except Refused:
@@ -110,14 +112,16 @@ def commit(broker: Broker, half: StoredMessage) -> int:
 def roll_back(broker: Broker, half: StoredMessage) -> int:
     """Forgets what was prepared; the end in the log of what says so. Raises Refused."""
     appended = _record_end(broker, half.queue_offset)
-    broker.pending_halves.ended.add(half.queue_offset)
-    broker.ended_transactions.count_rollback(_topic_of(half), _age_ms(broker, half))
+    broker.waiting.pending_halves.ended.add(half.queue_offset)
+    broker.statistics.ended_transactions.count_rollback(
+        _topic_of(half), _age_ms(broker.clock, half)
+    )
     return appended.physical_offset + appended.size
 
 
 def record_missing_ends(broker: Broker) -> None:
     """Raises Refused if there is still no room."""
-    unrecorded = broker.pending_halves.unrecorded
+    unrecorded = broker.waiting.pending_halves.unrecorded
     while unrecorded:
         _record_end(broker, unrecorded[-1])
         unrecorded.pop()
@@ -127,43 +131,45 @@ def _topic_of(half: StoredMessage) -> str:
     return half.properties.get(Property.REAL_TOPIC, "")
 
 
-def _age_ms(broker: Broker, half: StoredMessage) -> int:
-    return max(0, broker.clock.now_ms() - half.born_timestamp)
+def _age_ms(clock: Clock, half: StoredMessage) -> int:
+    return max(0, clock.now_ms() - half.born_timestamp)
 
 
 def _record_end(broker: Broker, half_offset: int) -> Appended:
-    message = op_message(half_offset, broker.store_host, broker.clock.now_ms())
-    appended = append_message(broker, message)
-    broker.pending_halves.op_appended(appended.queue_offset)
+    message = op_message(half_offset, broker.messages.store_host, broker.clock.now_ms())
+    appended = append_message(broker.messages, message)
+    broker.waiting.pending_halves.op_appended(appended.queue_offset)
     return appended
 
 
-def _duplicates(broker: Broker, half: StoredMessage) -> list[StoredMessage]:
+def _duplicates(store: MessageStore, half: StoredMessage) -> list[StoredMessage]:
     # A producer may send one message twice, which makes two transactions of one key.
     same = [
         each
-        for each in _found_by_key(broker, HALF_TOPIC, half)
+        for each in _found_by_key(store, HALF_TOPIC, half)
         if each.born_timestamp == half.born_timestamp
     ]
     return [half, *same]
 
 
-def _is_committed(broker: Broker, half: StoredMessage, duplicates: list[StoredMessage]) -> bool:
+def _is_committed(
+    store: MessageStore, half: StoredMessage, duplicates: list[StoredMessage]
+) -> bool:
     places = {each.physical_offset for each in duplicates}
     return any(
         found.sys_flag & _TRANSACTION_MASK == _COMMIT
         and found.prepared_transaction_offset in places
-        for found in _found_by_key(broker, real_queue(half).topic, half)
+        for found in _found_by_key(store, real_queue(half).topic, half)
     )
 
 
-def _found_by_key(broker: Broker, topic: str, half: StoredMessage) -> list[StoredMessage]:
+def _found_by_key(store: MessageStore, topic: str, half: StoredMessage) -> list[StoredMessage]:
     """Messages of a topic that have the unique key of the half message. Raises Refused."""
     key = half.properties.get(Property.UNIQUE_KEY)
     if key is None:
         return []
     try:
-        found = broker.store.query(topic, key, _COPY_COUNT_MAX, 0, _FOREVER_MS)
+        found = store.query(topic, key, _COPY_COUNT_MAX, 0, _FOREVER_MS)
     except StoreUnavailable as error:
         raise refusal(error) from None
     return [read_record(record) for record in found.records]

@@ -55,16 +55,18 @@ async def bed(tmp_path: Path) -> AsyncIterator[BrokerBed]:
 
 def deliver(broker: Broker) -> None:
     """All that is due now."""
-    due_ms = broker.delays.next_due_ms
+    due_ms = broker.waiting.delays.next_due_ms
     while due_ms is not None and due_ms <= broker.clock.now_ms():
-        deliver_slice(broker, SliceBudget(broker.clock))
-        due_ms = broker.delays.next_due_ms
+        deliver_slice(broker.messages, broker.waiting.delays, SliceBudget(broker.clock))
+        due_ms = broker.waiting.delays.next_due_ms
 
 
 @contextmanager
 def running(broker: Broker) -> Iterator[None]:
     """The service at work."""
-    task = asyncio.get_running_loop().create_task(deliver_delayed(broker))
+    task = asyncio.get_running_loop().create_task(
+        deliver_delayed(broker.messages, broker.waiting.delays, broker.clock)
+    )
     yield
     task.cancel()
 
@@ -188,7 +190,7 @@ async def test_the_service_delivers_in_time(tmp_path: Path) -> None:
         with running(broker):
             for number in range(5):
                 put_delayed(broker.store, b"%d" % number)
-                broker.delays.wake_at(broker.clock.now_ms() + 100)
+                broker.waiting.delays.wake_at(broker.clock.now_ms() + 100)
                 await asyncio.sleep(0.03)
             await eventually(lambda: len(bodies(broker.store)) == 5)
         waited = messages(broker.store, SCHEDULE_TOPIC)
@@ -278,14 +280,14 @@ async def test_progress_is_saved_when_the_log_is_safe(tmp_path: Path) -> None:
         put_delayed(broker.store)
         bed.clock.advance(1)
         deliver(broker)
-        broker.delays.propose()
-        save_progress(broker)
-        await broker.delay_saver.until_saved()
+        broker.waiting.delays.propose()
+        save_progress(broker.waiting.progress, broker.replication)
+        await broker.tables.savers.levels.until_saved()
         assert offsets_in_file(tmp_path) == ""
         await sync(broker)
-        save_progress(broker)
-        await broker.delay_saver.until_saved()
-        await broker.timer_saver.until_saved()
+        save_progress(broker.waiting.progress, broker.replication)
+        await broker.tables.savers.levels.until_saved()
+        await broker.tables.savers.timers.until_saved()
         assert '"1":1' in offsets_in_file(tmp_path)
 
 
@@ -299,11 +301,11 @@ async def test_a_killed_broker_delivers_at_least_once(tmp_path: Path, is_saved: 
         bed.clock.advance(1)
         deliver(broker)
         if is_saved:
-            broker.delays.propose()
+            broker.waiting.delays.propose()
             await sync(broker)
-            save_progress(broker)
-            await broker.delay_saver.until_saved()
-            await broker.timer_saver.until_saved()
+            save_progress(broker.waiting.progress, broker.replication)
+            await broker.tables.savers.levels.until_saved()
+            await broker.tables.savers.timers.until_saved()
         put_delayed(broker.store, b"after")
         bed.clock.advance(1)
         deliver(broker)
@@ -323,7 +325,7 @@ async def test_with_sync_flush_everything_is_delivered_too(tmp_path: Path) -> No
             put_delayed(bed.broker.store)
             await sync(bed.broker)
             bed.clock.advance(1)
-            bed.broker.delays.wake_at(START_MS + 1_000)
+            bed.broker.waiting.delays.wake_at(START_MS + 1_000)
             await eventually(lambda: bodies(bed.broker.store) == [b"late"])
 
 

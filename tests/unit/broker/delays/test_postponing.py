@@ -162,9 +162,9 @@ async def test_so_many_timers_wait_and_no_more(
 
 
 async def test_the_topic_of_timers_is_made_with_the_first_one(bed: BrokerBed) -> None:
-    assert TIMER_TOPIC not in bed.broker.topics
+    assert TIMER_TOPIC not in bed.broker.tables.topics
     append_when_due(bed.broker, new_message(TIMER_DELAY_SEC="60"))
-    topic = bed.broker.topics.find(TIMER_TOPIC)
+    topic = bed.broker.tables.topics.find(TIMER_TOPIC)
     assert topic is not None
     assert topic.read_queue_nums == 1
     assert "topics.json" in bed.unsaved_files
@@ -172,7 +172,7 @@ async def test_the_topic_of_timers_is_made_with_the_first_one(bed: BrokerBed) ->
 
 @pytest.mark.parametrize("properties", [{"DELAY": "1"}, {"TIMER_DELAY_SEC": "1"}])
 async def test_who_delivers_is_woken(bed: BrokerBed, properties: dict[str, str]) -> None:
-    waiting = asyncio.create_task(bed.broker.delays.until_due())
+    waiting = asyncio.create_task(bed.broker.waiting.delays.until_due())
     await asyncio.sleep(0)
     append_when_due(bed.broker, new_message(**properties))
     async with asyncio.timeout(30):
@@ -184,12 +184,12 @@ async def test_with_sync_flush_who_delivers_is_woken_when_the_message_can_be_rea
 ) -> None:
     store = small_config(tmp_path, flush_mode=FlushMode.SYNC)
     async with broker_bed(tmp_path, store=store, disk=FaultyDisk(tmp_path)) as bed:
-        waiting = asyncio.create_task(bed.broker.delays.until_due())
+        waiting = asyncio.create_task(bed.broker.waiting.delays.until_due())
         await asyncio.sleep(0)
         append_when_due(bed.broker, new_message(DELAY="1"))
         async with asyncio.timeout(30):
             await waiting
-        assert bed.broker.delays.next_due_ms == START_MS + 1_000
+        assert bed.broker.waiting.delays.next_due_ms == START_MS + 1_000
 
 
 @pytest.mark.slow
@@ -197,10 +197,10 @@ async def test_with_sync_flush_a_disk_that_is_late_wakes_late(tmp_path: Path) ->
     store = small_config(tmp_path, flush_mode=FlushMode.SYNC)
     async with broker_bed(tmp_path, store=store) as bed:
         stop_disk(bed)
-        waiting = asyncio.create_task(bed.broker.delays.until_due())
+        waiting = asyncio.create_task(bed.broker.waiting.delays.until_due())
         await asyncio.sleep(0)
         append_when_due(bed.broker, new_message(DELAY="1"))
-        await until_late(bed.broker.acks, bed.clock, bed.connect())
+        await until_late(bed.broker.messages.acks, bed.clock, bed.connect())
         assert not waiting.done()
         sync_disk(bed)
         async with asyncio.timeout(30):

@@ -75,13 +75,13 @@ def test_a_topic_of_many_tags_marks_its_messages() -> None:
 
 async def test_messages_of_sends_get_the_cluster_as_a_property(bed: BrokerBed) -> None:
     draft = draft_of_sends(bed.broker, TOPIC)
-    assert (draft.topic, draft.properties) == (b"TopicA", bed.broker.cluster_property)
+    assert (draft.topic, draft.properties) == (b"TopicA", bed.broker.messages.cluster_property)
 
 
 async def test_messages_of_a_batch_get_what_it_brings_but_its_id(bed: BrokerBed) -> None:
     draft = draft_of_batches(bed.broker, TOPIC, "UNIQ_KEY\x01A\x02WAIT\x01true")
     assert draft is not None
-    assert draft.properties == b"WAIT\x01true\x02" + bed.broker.cluster_property
+    assert draft.properties == b"WAIT\x01true\x02" + bed.broker.messages.cluster_property
 
 
 @pytest.mark.parametrize("sent", ["DELAY\x011", "WAIT\x01false", "x" * 9_000])

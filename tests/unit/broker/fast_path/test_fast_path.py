@@ -51,9 +51,9 @@ async def sync_bed(tmp_path: Path) -> AsyncIterator[BrokerBed]:
 
 def with_topic(bed: BrokerBed) -> None:
     """A topic with one message: the first one of a queue is never plain."""
-    bed.broker.topics.update(TopicConfig(topic_name="TopicA", read_queue_nums=2))
+    bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA", read_queue_nums=2))
     bed.put(b"0", topic="TopicA", queue_id=0)
-    if bed.broker.acks.is_awaited:
+    if bed.broker.messages.acks.is_awaited:
         bed.broker.store._flusher.stop()
         bed.broker.store.flush()
 
@@ -165,7 +165,7 @@ async def test_what_is_sent_plainly_is_found_by_its_key(bed: BrokerBed) -> None:
 
 async def test_a_pull_with_its_own_subscription_takes_the_fast_path(bed: BrokerBed) -> None:
     client = bed.connect()
-    bed.broker.groups.find_or_create("plain-consumers", may_create=True)
+    bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
     client.connection.data_received(encode_command(plain_pull("TopicA", 0, 0, opaque=5)))
     reply = await client.replied()
     assert (reply.code, reply.opaque, reply.remark) == (ResponseCode.SUCCESS, 5, "FOUND")
@@ -216,11 +216,11 @@ async def test_settings_that_were_changed_meanwhile_count_for_the_next_pull(
     bed: BrokerBed,
 ) -> None:
     client = bed.connect()
-    bed.broker.groups.find_or_create("plain-consumers", may_create=True)
+    bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
     pull = encode_command(plain_pull("TopicA", 0, 0))
     client.connection.data_received(2 * pull)
     assert [(await client.replied()).code for _ in range(2)] == 2 * [ResponseCode.SUCCESS]
-    bed.broker.topics.update(TopicConfig(topic_name="TopicA", perm=int(Permission.WRITE)))
+    bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA", perm=int(Permission.WRITE)))
     client.connection.data_received(pull)
     assert (await client.replied()).code == ResponseCode.NO_PERMISSION
     assert ways(bed) == (0, 0, 2, 1)
@@ -228,7 +228,7 @@ async def test_settings_that_were_changed_meanwhile_count_for_the_next_pull(
 
 async def test_a_pull_that_finds_nothing_waits(bed: BrokerBed) -> None:
     client = bed.connect()
-    bed.broker.groups.find_or_create("plain-consumers", may_create=True)
+    bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
     pull = plain_pull("TopicA", 0, 1, wait_ms=15_000, opaque=5)
     client.connection.data_received(encode_command(pull))
     assert bed.sleeper_count == 1
@@ -240,7 +240,7 @@ async def test_a_pull_that_finds_nothing_waits(bed: BrokerBed) -> None:
 
 async def test_too_many_pulls_that_wait_are_refused(bed: BrokerBed) -> None:
     client = bed.connect(ConnectionLimits(deferred_count_max=1))
-    bed.broker.groups.find_or_create("plain-consumers", may_create=True)
+    bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
     for opaque in (5, 6):
         pull = plain_pull("TopicA", 0, 1, wait_ms=15_000, opaque=opaque)
         client.connection.data_received(encode_command(pull))
@@ -251,8 +251,8 @@ async def test_too_many_pulls_that_wait_are_refused(bed: BrokerBed) -> None:
 
 async def test_a_reset_reaches_a_plain_pull(bed: BrokerBed) -> None:
     client = bed.connect()
-    bed.broker.groups.find_or_create("plain-consumers", may_create=True)
-    bed.broker.offsets.reset("plain-consumers", "TopicA", 0, 0)
+    bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
+    bed.broker.tables.offsets.reset("plain-consumers", "TopicA", 0, 0)
     client.connection.data_received(encode_command(plain_pull("TopicA", 0, 0)))
     reply = await client.replied()
     assert (reply.code, reply.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
@@ -262,7 +262,7 @@ async def test_a_reset_reaches_a_plain_pull(bed: BrokerBed) -> None:
 async def test_a_listener_without_pulls_leaves_them_all(bed: BrokerBed) -> None:
     bed.fast_path = FastPath(bed.broker, has_pulls=False)
     client = bed.connect()
-    bed.broker.groups.find_or_create("plain-consumers", may_create=True)
+    bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
     client.connection.data_received(encode_command(plain_pull("TopicA", 0, 0)))
     await client.replied()
     assert ways(bed) == (0, 0, 0, 1)
@@ -270,7 +270,7 @@ async def test_a_listener_without_pulls_leaves_them_all(bed: BrokerBed) -> None:
 
 async def test_large_replies_stop_the_fast_path_until_they_are_read(bed: BrokerBed) -> None:
     client = bed.connect()
-    bed.broker.groups.find_or_create("plain-consumers", may_create=True)
+    bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
     stream = b"".join(encode_command(plain_pull("TopicA", 0, 0, opaque=each)) for each in range(9))
     frames = FrameDecoder().whole(stream)
     replies: list[bytes] = []
@@ -304,7 +304,7 @@ async def test_with_sync_flush_replies_wait_for_the_disk(sync_bed: BrokerBed) ->
 
 async def test_what_is_not_safe_yet_is_not_pulled(sync_bed: BrokerBed) -> None:
     client = sync_bed.connect()
-    sync_bed.broker.groups.find_or_create("plain-consumers", may_create=True)
+    sync_bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
     pull = encode_command(plain_pull("TopicA", 0, 1, wait_ms=15_000, opaque=9))
     client.connection.data_received(sends(1) + pull)
     assert sync_bed.sleeper_count == 1
@@ -328,7 +328,7 @@ async def test_every_send_of_a_wake_up_counts_against_the_limit(sync_bed: Broker
 async def test_a_disk_that_is_late_is_told_to_each(sync_bed: BrokerBed) -> None:
     client, probe = sync_bed.connect(), sync_bed.connect()
     client.connection.data_received(sends(1, 2))
-    await until_late(sync_bed.broker.acks, sync_bed.clock, probe)
+    await until_late(sync_bed.broker.messages.acks, sync_bed.clock, probe)
     replies = [await client.replied() for _ in range(2)]
     assert [each.opaque for each in replies] == [1, 2]
     assert {each.code for each in replies} == {ResponseCode.FLUSH_DISK_TIMEOUT}
@@ -341,7 +341,7 @@ async def test_a_disk_that_is_late_is_told_to_each(sync_bed: BrokerBed) -> None:
 async def test_a_disk_that_has_failed_is_told_to_each(sync_bed: BrokerBed) -> None:
     client = sync_bed.connect()
     client.connection.data_received(sends(1, 2))
-    sync_bed.broker.acks.flush_failed(SyncFailed("broken"))
+    sync_bed.broker.messages.acks.flush_failed(SyncFailed("broken"))
     replies = [await client.replied() for _ in range(2)]
     assert [each.opaque for each in replies] == [1, 2]
     assert {each.code for each in replies} == {ResponseCode.SERVICE_NOT_AVAILABLE}

@@ -20,8 +20,8 @@ NEEDED = [each.encode_name for each in FIELDS if each.required]
 @pytest.fixture
 async def bed(tmp_path: Path) -> AsyncIterator[BrokerBed]:
     async with broker_bed(tmp_path) as bed:
-        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
-        bed.broker.groups.find_or_create("readers", may_create=True)
+        bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA"))
+        bed.broker.tables.groups.find_or_create("readers", may_create=True)
         bed.put(b"first")
         yield bed
 

@@ -21,7 +21,7 @@ NEEDED = [each.encode_name for each in FIELDS if each.required]
 @pytest.fixture
 async def bed(tmp_path: Path) -> AsyncIterator[BrokerBed]:
     async with broker_bed(tmp_path) as bed:
-        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
+        bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA"))
         bed.put(b"first")
         yield bed
 

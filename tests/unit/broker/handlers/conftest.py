@@ -13,7 +13,7 @@ from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 async def bed(tmp_path: Path) -> AsyncIterator[BrokerBed]:
     async with broker_bed(tmp_path) as bed:
         topic = TopicConfig(topic_name="TopicA", read_queue_nums=2, write_queue_nums=2)
-        bed.broker.topics.update(topic)
+        bed.broker.tables.topics.update(topic)
         bed.forget_wishes()
         yield bed
 

@@ -65,7 +65,7 @@ async def test_a_heartbeat_makes_members_until_the_socket_closes(bed: BrokerBed)
     assert await consumer_ids(first) == ["c1", "c2"]
     first.leave()
     assert await consumer_ids(second) == ["c2"]
-    assert bed.broker.producers.groups() == []
+    assert bed.broker.clients.producers.groups() == []
 
 
 async def test_all_members_hear_at_once_who_comes_and_goes(bed: BrokerBed) -> None:
@@ -93,7 +93,7 @@ async def test_a_consumer_that_unregisters_is_gone_and_the_others_hear_of_it(
     assert reply.code == ResponseCode.SUCCESS
     assert await notified_groups(second) == ["g"]
     assert await consumer_ids(second) == ["c2"]
-    assert bed.broker.producers.groups() == []
+    assert bed.broker.clients.producers.groups() == []
 
 
 async def test_a_connection_that_is_closing_hears_nothing_any_more(bed: BrokerBed) -> None:
@@ -109,7 +109,7 @@ async def test_a_connection_that_is_closing_hears_nothing_any_more(bed: BrokerBe
 async def test_nobody_is_told_where_that_is_switched_off(tmp_path: Path, silenced_by: str) -> None:
     async with broker_bed(tmp_path, notify_consumers=silenced_by != "broker") as bed:
         is_told = silenced_by != "group"
-        bed.broker.groups.update(
+        bed.broker.tables.groups.update(
             GroupConfig(group_name="g", notify_consumer_ids_changed_enable=is_told)
         )
         client = bed.connect()
@@ -120,14 +120,14 @@ async def test_nobody_is_told_where_that_is_switched_off(tmp_path: Path, silence
 async def test_a_new_group_gets_its_settings_and_the_topic_of_its_retries(
     bed: BrokerBed, client: BedClient
 ) -> None:
-    bed.broker.groups.update(GroupConfig(group_name="wide", retry_queue_nums=3))
+    bed.broker.tables.groups.update(GroupConfig(group_name="wide", retry_queue_nums=3))
     bed.forget_wishes()
     assert bed.unsaved_files == []
     await client.beat("c1", reads={"g": ["TopicA"], "wide": []})
     assert bed.unsaved_files == ["topics.json", "subscriptionGroup.json"]
-    assert bed.broker.groups.find("g") == GroupConfig(group_name="g")
+    assert bed.broker.tables.groups.find("g") == GroupConfig(group_name="g")
     for group, queue_count in (("g", 1), ("wide", 3)):
-        topic = bed.broker.topics.find(f"%RETRY%{group}")
+        topic = bed.broker.tables.topics.find(f"%RETRY%{group}")
         assert topic is not None
         assert (topic.read_queue_nums, topic.write_queue_nums) == (queue_count, queue_count)
 
@@ -168,8 +168,8 @@ async def test_where_no_group_may_be_made_its_consumers_are_members_all_the_same
         client = bed.connect()
         await client.beat("c1", reads=READS)
         assert await consumer_ids(client) == ["c1"]
-        assert "g" not in bed.broker.groups
-        assert "%RETRY%g" not in bed.broker.topics
+        assert "g" not in bed.broker.tables.groups
+        assert "%RETRY%g" not in bed.broker.tables.topics
 
 
 async def test_a_heartbeat_for_a_group_that_cannot_be_is_refused(client: BedClient) -> None:
@@ -194,7 +194,7 @@ async def test_a_heartbeat_without_its_subscriptions_is_asked_to_bring_them(
         "IS_SUB_CHANGE": "true",
         "IS_SUPPORT_HEART_BEAT_V2": "false",
     }
-    group = bed.broker.consumers.find("g")
+    group = bed.broker.clients.consumers.find("g")
     assert group is not None
     assert list(group.subscriptions) == ["TopicA"]
 
@@ -217,7 +217,7 @@ async def test_heartbeats_of_real_clients_are_taken(bed: BrokerBed) -> None:
         for consumer in beat.consumer_data_set:
             assert beat.client_id in await consumer_ids(client, consumer.group_name)
         for producer in beat.producer_data_set:
-            assert client.connection in bed.broker.producers.members(producer.group_name)
+            assert client.connection in bed.broker.clients.producers.members(producer.group_name)
 
 
 async def test_a_group_without_members_has_no_list(client: BedClient) -> None:
@@ -261,7 +261,7 @@ async def lock(client: BedClient, client_id: str, *queue_ids: int) -> list[int]:
 async def test_a_queue_is_locked_by_one_consumer_until_it_gives_it_back(
     bed: BrokerBed, client: BedClient
 ) -> None:
-    bed.broker.topics.update(TopicConfig(topic_name="TopicA", read_queue_nums=3))
+    bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA", read_queue_nums=3))
     assert await lock(client, "c1", 0, 1) == [0, 1]
     assert await lock(client, "c2", 0, 2) == [2]
     body = QueueLockRequest(client_id="c1", consumer_group="g", mq_set=[queue(0)])
@@ -278,9 +278,9 @@ async def test_a_lock_that_nobody_renews_ends(bed: BrokerBed, client: BedClient)
 
 async def test_a_queue_that_is_not_there_is_not_locked(bed: BrokerBed, client: BedClient) -> None:
     assert await lock(client, "c1", 0, 2, -1) == [0]
-    bed.broker.topics.delete("TopicA")
+    bed.broker.tables.topics.delete("TopicA")
     assert await lock(client, "c1", 1) == []
-    assert len(bed.broker.locks) == 1
+    assert len(bed.broker.clients.locks) == 1
 
 
 @pytest.mark.parametrize(
@@ -292,12 +292,12 @@ async def test_locks_of_names_that_cannot_be_are_refused(
     body = QueueLockRequest(client_id=client_id, consumer_group=group, mq_set=[queue(0)])
     reply = await client.ask(RequestCode.LOCK_BATCH_MQ, AddressedHeader(), body)
     assert reply.code == ResponseCode.SYSTEM_ERROR
-    assert len(bed.broker.locks) == 0
+    assert len(bed.broker.clients.locks) == 0
 
 
 async def test_locks_have_a_bound_and_say_its_name(tmp_path: Path) -> None:
     async with broker_bed(tmp_path, lock_count_max=2) as bed:
-        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
+        bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA"))
         client = bed.connect()
         assert await lock(client, "c1", 0, 1) == [0, 1]
         body = QueueLockRequest(client_id="c1", consumer_group="g", mq_set=[queue(2)])

@@ -40,11 +40,11 @@ async def test_a_slave_is_told_what_the_disk_knows_and_no_more(
         reply = await client.ask(RequestCode.GET_ALL_DELAY_OFFSET, NoFields())
         return read_body(DelayOffsetTable, reply.body).offset_table
 
-    delays = bed.broker.delays
+    delays = bed.broker.waiting.delays
     delays.levels._levels[0].offset = 6
     delays.propose()
     assert await told() == {}
-    bed.broker.progress.confirm(bed.broker.store.log_end)
+    bed.broker.waiting.progress.confirm(bed.broker.store.log_end)
     assert (await told())[1] == 6
 
 
@@ -55,7 +55,7 @@ async def test_a_slave_of_ours_is_told_for_which_log_all_of_it_is_true(
         header = AllOffsetsHeader(known_version=known_version)
         return await client.ask(RequestCode.GET_ALL_DELAY_OFFSET, header)
 
-    progress = bed.broker.progress
+    progress = bed.broker.waiting.progress
     progress.levels.propose(DelayOffsetTable(offset_table={1: 6}), 100)
     progress.timers.propose(TimerProgress(next_offset=7), 200)
     progress.transactions.propose(TransactionProgress(half_offset=8), 300)
@@ -75,7 +75,7 @@ async def test_a_slave_of_ours_is_told_for_which_log_all_of_it_is_true(
 async def test_a_slave_of_apache_is_told_what_is_true_for_the_log_that_it_has(
     bed: BrokerBed, client: BedClient
 ) -> None:
-    levels, replicas = bed.broker.progress.levels, bed.broker.replication.replicas
+    levels, replicas = bed.broker.waiting.progress.levels, bed.broker.replication.replicas
     for offset in (5, 6):
         levels.propose(DelayOffsetTable(offset_table={1: offset}), offset * 100)
         levels.confirm(offset * 100)
@@ -92,7 +92,7 @@ async def test_an_operator_sees_how_far_each_level_is(bed: BrokerBed, client: Be
     for _ in range(3):
         put_delayed(bed.broker.store, level=2)
     bed.clock.advance(5)
-    deliver_once(bed.broker.delays, Receiver(), bed.clock, count_max=2)
+    deliver_once(bed.broker.waiting.delays, Receiver(), bed.clock, count_max=2)
     reply = await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO, NoFields())
     table = read_body(KvTable, reply.body).table
     assert {name: value for name, value in table.items() if name.startswith("schedule")} == {

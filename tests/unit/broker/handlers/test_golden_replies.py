@@ -158,11 +158,11 @@ def rebuild(bed: BrokerBed, recorded: list[Exchange]) -> BedClient:
     for exchange in recorded:
         match body_of(exchange):
             case TopicConfigTable() as topics:
-                replace_topics(broker.topics, topics)
+                replace_topics(broker.tables.topics, topics)
             case GroupConfigTable() as groups:
-                replace_groups(broker.groups, groups)
+                replace_groups(broker.tables.groups, groups)
             case ConsumerOffsetTable() as offsets:
-                broker.offsets.merge(offsets)
+                broker.tables.offsets.merge(offsets)
             case TopicStats() as stats:
                 for queue, held in stats.offset_table.items():
                     fill(bed, queue, held.max_offset)
@@ -176,7 +176,7 @@ def rebuild(bed: BrokerBed, recorded: list[Exchange]) -> BedClient:
                 for group, members in producers.data.items():
                     for member in members:
                         client = Client(member.client_id, member.language, member.version, 0, 0)
-                        broker.producers.register(group, resident.connection, client)
+                        broker.clients.producers.register(group, resident.connection, client)
     return resident
 
 
@@ -206,7 +206,7 @@ def register_consumers(
         subscription_data_set=list(consumers.subscription_table.values()),
     )
     client = Client(member.client_id, member.language, member.version, 0, 0)
-    broker.consumers.register(resident.connection, client, data)
+    broker.clients.consumers.register(resident.connection, client, data)
     assert member.client_addr is not None
     resident.connection.peer_address = resident.connection.peer_address._replace(
         port=int(member.client_addr.partition(":")[2])
@@ -219,7 +219,9 @@ def follow(broker: Broker, exchange: Exchange) -> None:
     if isinstance(body, ConsumeStats):
         group = field_texts(exchange[0].command.fields)["consumerGroup"]
         for queue, offsets in body.offset_table.items():
-            broker.offsets.commit(group, queue.topic, queue.queue_id, offsets.consumer_offset)
+            broker.tables.offsets.commit(
+                group, queue.topic, queue.queue_id, offsets.consumer_offset
+            )
 
 
 async def ask_again(

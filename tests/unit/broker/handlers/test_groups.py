@@ -45,7 +45,7 @@ async def test_groups_are_made_as_told_and_on_disk_before_that_is_said(
     ]
     assert await update(client, *groups) == ResponseCode.SUCCESS
     for group in groups:
-        assert bed.broker.groups.find(group.group_name) == group
+        assert bed.broker.tables.groups.find(group.group_name) == group
         assert saved_groups(tmp_path)[group.group_name] == group
 
 
@@ -56,9 +56,9 @@ async def test_a_group_that_cannot_be_is_refused_and_those_before_it_are_saved(
     bed: BrokerBed, client: BedClient, bad: GroupConfig
 ) -> None:
     assert await update(client, GroupConfig(group_name="good"), bad) == ResponseCode.SYSTEM_ERROR
-    assert "good" in bed.broker.groups
+    assert "good" in bed.broker.tables.groups
     assert bed.unsaved_files == ["subscriptionGroup.json"]
-    assert bad.group_name not in bed.broker.groups
+    assert bad.group_name not in bed.broker.tables.groups
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ async def test_a_group_is_deleted_with_or_without_its_offsets(
     has_offsets: bool,
 ) -> None:
     await update(client, GroupConfig(group_name="g"))
-    bed.broker.offsets.commit("g", "TopicA", 0, 5)
+    bed.broker.tables.offsets.commit("g", "TopicA", 0, 5)
     reply = await client.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
     assert reply.code == ResponseCode.SUCCESS
-    assert "g" not in bed.broker.groups
+    assert "g" not in bed.broker.tables.groups
     assert "g" not in saved_groups(tmp_path)
-    assert bool(bed.broker.offsets.topics_of("g")) is has_offsets
+    assert bool(bed.broker.tables.offsets.topics_of("g")) is has_offsets
     assert bed.has_saved_offsets is not has_offsets
 
 
@@ -99,7 +99,7 @@ async def test_the_settings_of_one_group_are_shown_and_made_if_need_be(
     header = GetGroupConfigHeader(group="g")
     reply = await client.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
     assert read_body(GroupConfig, reply.body) == GroupConfig(group_name="g")
-    assert "g" in bed.broker.groups
+    assert "g" in bed.broker.tables.groups
     assert bed.unsaved_files == ["subscriptionGroup.json"]
 
 
@@ -113,16 +113,16 @@ async def test_where_no_group_is_made_an_unknown_one_has_no_settings(tmp_path: P
 async def test_all_groups_are_shown_at_once(bed: BrokerBed, client: BedClient) -> None:
     reply = await client.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     table = read_body(GroupConfigTable, reply.body)
-    assert table == bed.broker.groups.snapshot()
+    assert table == bed.broker.tables.groups.snapshot()
     count = len(table.subscription_group_table)
     assert field_texts(reply.fields) == {"totalGroupNum": str(count)}
 
 
 async def test_all_groups_are_shown_page_by_page(bed: BrokerBed, client: BedClient) -> None:
-    version = write_body(bed.broker.groups.version).decode()
+    version = write_body(bed.broker.tables.groups.version).decode()
     header = AllGroupConfigsHeader(group_seq=2, max_group_num=3, data_version=version)
     reply = await client.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, header)
     table = read_body(GroupConfigTable, reply.body)
-    names = sorted(group.group_name for group in bed.broker.groups)
+    names = sorted(group.group_name for group in bed.broker.tables.groups)
     assert list(table.subscription_group_table) == names[2:5]
     assert field_texts(reply.fields) == {"totalGroupNum": str(len(names))}

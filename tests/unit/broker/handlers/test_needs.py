@@ -212,7 +212,7 @@ async def test_a_route_that_forgets_what_it_needs_does_not_agree_with_the_table(
 
 async def test_a_plain_send_and_a_plain_pull_are_checked_like_all_others(tmp_path: Path) -> None:
     async with guarded(tmp_path) as bed:
-        bed.broker.topics.update(TopicConfig(topic_name=TOPIC))
+        bed.broker.tables.topics.update(TopicConfig(topic_name=TOPIC))
         client = bed.connect()
         assert client.connection._fast_path is None
         header = header_of(SendMessageHeader)

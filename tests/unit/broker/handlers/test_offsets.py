@@ -105,11 +105,11 @@ async def test_4_9_tools_may_commit_for_a_group_that_is_not_there_and_5_x_may_no
     bed: BrokerBed, client: BedClient
 ) -> None:
     assert await commit(client, group="clone") == ResponseCode.SUCCESS
-    assert bed.broker.offsets.find("clone", "TopicA", 0) == 5
+    assert bed.broker.tables.offsets.find("clone", "TopicA", 0) == 5
     code = await commit(client, group="other", version=VERSION_5_5_0)
     assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-    assert bed.broker.offsets.find("other", "TopicA", 0) is None
-    bed.broker.groups.update(GroupConfig(group_name="other"))
+    assert bed.broker.tables.offsets.find("other", "TopicA", 0) is None
+    bed.broker.tables.groups.update(GroupConfig(group_name="other"))
     assert await commit(client, group="other", version=VERSION_5_5_0) == ResponseCode.SUCCESS
 
 
@@ -117,17 +117,17 @@ async def test_late_commits_for_a_deleted_topic_are_refused(
     bed: BrokerBed, client: BedClient
 ) -> None:
     await commit(client)
-    bed.broker.topics.delete("TopicA")
-    bed.broker.offsets.forget_topic("TopicA")
+    bed.broker.tables.topics.delete("TopicA")
+    bed.broker.tables.offsets.forget_topic("TopicA")
     assert await commit(client) == ResponseCode.TOPIC_NOT_EXIST
-    assert bed.broker.offsets.find("g", "TopicA", 0) is None
+    assert bed.broker.tables.offsets.find("g", "TopicA", 0) is None
 
 
 async def test_a_queue_that_a_topic_had_may_still_be_committed(
     bed: BrokerBed, client: BedClient
 ) -> None:
     await commit(client, queue_id=1)
-    bed.broker.topics.update(
+    bed.broker.tables.topics.update(
         TopicConfig(topic_name="TopicA", read_queue_nums=1, write_queue_nums=1)
     )
     assert await commit(client, 6, queue_id=1) == ResponseCode.SUCCESS
@@ -136,8 +136,8 @@ async def test_a_queue_that_a_topic_had_may_still_be_committed(
 
 async def test_groups_that_have_nothing_but_offsets_have_a_bound(tmp_path: Path) -> None:
     async with broker_bed(tmp_path, created_group_count_max=10) as bed:
-        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
-        bed.broker.groups.update(GroupConfig(group_name="known"))
+        bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA"))
+        bed.broker.tables.groups.update(GroupConfig(group_name="known"))
         client = bed.connect()
         codes = [await commit(client, group=f"made-up-{each}") for each in range(12)]
         assert codes == [ResponseCode.SUCCESS] * 10 + [ResponseCode.SYSTEM_ERROR] * 2
@@ -149,13 +149,13 @@ async def test_offsets_have_a_bound_that_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with broker_bed(tmp_path, offset_count_max=2) as bed:
-        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
+        bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA"))
         client = bed.connect()
         codes = [await commit(client, queue_id=each) for each in range(4)]
         assert codes == [ResponseCode.SUCCESS] * 2 + [ResponseCode.SYSTEM_BUSY] * 2
         assert await commit(client, 6) == ResponseCode.SUCCESS
         assert caplog.text.count("maxConsumerOffsets") == 1
-        bed.broker.offsets.forget_group("g")
+        bed.broker.tables.offsets.forget_group("g")
         assert await commit(client, queue_id=3) == ResponseCode.SUCCESS
 
 
@@ -167,7 +167,7 @@ async def test_commits_that_cannot_be_are_refused(
     bed: BrokerBed, client: BedClient, changes: dict[str, Any]
 ) -> None:
     assert await commit(client, **changes) == ResponseCode.SYSTEM_ERROR
-    assert bed.broker.offsets.change_count == 0
+    assert bed.broker.tables.offsets.change_count == 0
 
 
 async def test_a_queue_says_where_it_begins_and_ends(bed: BrokerBed, client: BedClient) -> None:
@@ -241,7 +241,7 @@ async def test_a_slave_that_has_all_offsets_gets_none(bed: BrokerBed, client: Be
     version = read_header(AllOffsetsReplyHeader, reply.fields).version
     header = AllOffsetsHeader(known_version=version)
     assert (await client.ask(RequestCode.GET_ALL_CONSUMER_OFFSET, header)).body == b""
-    bed.broker.offsets.commit("g", "TopicA", 0, 6)
+    bed.broker.tables.offsets.commit("g", "TopicA", 0, 6)
     assert (await client.ask(RequestCode.GET_ALL_CONSUMER_OFFSET, header)).body != b""
 
 
@@ -257,10 +257,10 @@ async def test_offsets_are_copied_and_saved(
     bed: BrokerBed, client: BedClient, topic: str | None
 ) -> None:
     await commit(client)
-    bed.broker.offsets.commit("g", "gone", 0, 1)
+    bed.broker.tables.offsets.commit("g", "gone", 0, 1)
     assert await clone(client, topic) == ResponseCode.SUCCESS
-    assert bed.broker.offsets.topics_of("clone") == ["TopicA"]
-    assert bed.broker.offsets.find("clone", "TopicA", 0) == 5
+    assert bed.broker.tables.offsets.topics_of("clone") == ["TopicA"]
+    assert bed.broker.tables.offsets.find("clone", "TopicA", 0) == 5
     assert bed.has_saved_offsets
 
 
@@ -268,12 +268,12 @@ async def test_of_a_connected_group_only_what_it_still_reads_is_copied(
     bed: BrokerBed, client: BedClient
 ) -> None:
     await commit(client)
-    bed.broker.topics.update(TopicConfig(topic_name="TopicB"))
+    bed.broker.tables.topics.update(TopicConfig(topic_name="TopicB"))
     await client.beat("c1", reads={"g": ["TopicB"]})
     await clone(client)
-    assert bed.broker.offsets.topics_of("clone") == []
+    assert bed.broker.tables.offsets.topics_of("clone") == []
     await clone(client, offline=True)
-    assert bed.broker.offsets.topics_of("clone") == ["TopicA"]
+    assert bed.broker.tables.offsets.topics_of("clone") == ["TopicA"]
 
 
 async def test_offsets_are_not_copied_to_a_group_that_cannot_be(client: BedClient) -> None:
@@ -285,7 +285,7 @@ async def test_the_group_that_is_furthest_behind_is_found_for_each_queue(
 ) -> None:
     for group, offsets in {"g": (5, 2), "h": (3, 4), "ignored": (1, 1)}.items():
         for queue_id, offset in enumerate(offsets):
-            bed.broker.offsets.commit(group, "TopicA", queue_id, offset)
+            bed.broker.tables.offsets.commit(group, "TopicA", queue_id, offset)
     header = CorrectionOffsetHeader(
         compare_group="g", topic="TopicA", filter_groups="ignored,nobody"
     )
@@ -296,8 +296,8 @@ async def test_the_group_that_is_furthest_behind_is_found_for_each_queue(
 async def test_no_other_group_is_behind_one_that_is_left_out_itself(
     bed: BrokerBed, client: BedClient
 ) -> None:
-    bed.broker.offsets.commit("g", "TopicA", 0, 5)
-    bed.broker.offsets.commit("h", "TopicA", 0, 7)
+    bed.broker.tables.offsets.commit("g", "TopicA", 0, 5)
+    bed.broker.tables.offsets.commit("h", "TopicA", 0, 7)
     header = CorrectionOffsetHeader(compare_group="g", topic="TopicA", filter_groups="g")
     reply = await client.ask(RequestCode.QUERY_CORRECTION_OFFSET, header)
     assert read_body(CorrectionOffsets, reply.body).correction_offsets == {0: 2**63 - 1}

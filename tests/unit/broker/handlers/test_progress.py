@@ -35,8 +35,8 @@ async def busy(bed: BrokerBed) -> BrokerBed:
     for _ in range(3):
         bed.put()
         bed.clock.advance(1)
-    bed.broker.groups.update(GroupConfig(group_name="g"))
-    bed.broker.offsets.commit("g", "TopicA", 0, 2)
+    bed.broker.tables.groups.update(GroupConfig(group_name="g"))
+    bed.broker.tables.offsets.commit("g", "TopicA", 0, 2)
     return bed
 
 
@@ -113,10 +113,10 @@ async def test_a_group_says_how_far_it_is_in_each_queue(
 async def test_what_a_group_reads_in_all_its_topics_is_added_up(
     busy: BrokerBed, client: BedClient
 ) -> None:
-    busy.broker.topics.update(
+    busy.broker.tables.topics.update(
         TopicConfig(topic_name="TopicB", read_queue_nums=1, write_queue_nums=1)
     )
-    busy.broker.offsets.commit("g", "TopicB", 0, 0)
+    busy.broker.tables.offsets.commit("g", "TopicB", 0, 0)
     statistics = busy.broker.statistics
     rates = {}
     for topic, count in {"TopicA": 30, "TopicB": 60}.items():
@@ -161,7 +161,7 @@ async def test_all_groups_of_a_broker_say_how_far_they_are(
 async def test_ordered_topics_are_shown_to_who_asks_for_them(
     busy: BrokerBed, client: BedClient
 ) -> None:
-    busy.broker.topics.set_ordered({"TopicA"})
+    busy.broker.tables.topics.set_ordered({"TopicA"})
     header = BrokerConsumeStatsHeader(is_order=True)
     reply = await client.ask(RequestCode.GET_BROKER_CONSUME_STATS, header)
     assert read_body(ConsumeStatsList, reply.body).total_diff == 1
@@ -193,7 +193,7 @@ async def test_a_group_that_has_read_nothing_is_as_late_as_the_first_message(
 async def test_a_group_that_has_read_everything_is_not_late(
     busy: BrokerBed, client: BedClient
 ) -> None:
-    busy.broker.offsets.commit("g", "TopicA", 0, 3)
+    busy.broker.tables.offsets.commit("g", "TopicA", 0, 3)
     header = ConsumeTimeSpanHeader(topic="TopicA", group="g")
     reply = await client.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, header)
     span = read_body(ConsumeTimeSpans, reply.body).consume_time_span_set[0]

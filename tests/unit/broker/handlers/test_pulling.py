@@ -63,7 +63,7 @@ def send(bed: BrokerBed, *bodies: bytes, tags: str | None = None) -> None:
     """As a send does it: stored and announced."""
     for body in bodies:
         bed.put(body, properties={"TAGS": tags} if tags else None)
-        bed.broker.long_polls.announce("TopicA", 0)
+        bed.broker.messages.long_polls.announce("TopicA", 0)
 
 
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
@@ -104,7 +104,7 @@ async def test_stock_clients_get_as_many_as_apache_gives_them(
 ) -> None:
     """The sizes are those that Java's 5.x consumers name in every pull."""
     async with broker_bed(tmp_path, store=stock_store(tmp_path)) as bed:
-        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
+        bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA"))
         send(bed, *[b"x"] * 50)
         reply = await pull(bed.connect(), header(max_msg_nums=50, max_msg_bytes=size_max))
         assert len(bodies(reply)) == 32
@@ -116,7 +116,7 @@ async def test_who_names_a_size_gets_as_many_as_were_asked_for(
 ) -> None:
     store = stock_store(tmp_path, is_on_disk=is_on_disk)
     async with broker_bed(tmp_path, store=store) as bed:
-        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
+        bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA"))
         send(bed, *[b"x" * 1000] * 300)
         client = bed.connect()
         reply = await pull(client, header(max_msg_nums=250, max_msg_bytes=350_000))
@@ -128,7 +128,7 @@ async def test_who_names_a_size_gets_as_many_as_were_asked_for(
 async def test_a_size_that_is_named_is_bounded_by_the_operator(tmp_path: Path) -> None:
     store = stock_store(tmp_path)
     async with broker_bed(tmp_path, store=store, bulk_pull_size_max=50_000) as bed:
-        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
+        bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA"))
         send(bed, *[b"x" * 1000] * 100)
         reply = await pull(bed.connect(), header(max_msg_nums=2**31 - 1, max_msg_bytes=10**9))
         assert 40 < len(bodies(reply)) <= 50
@@ -211,7 +211,7 @@ async def test_a_waiting_pull_dies_with_its_connection(bed: BrokerBed) -> None:
 
 async def test_without_long_polling_a_pull_waits_only_shortly(tmp_path: Path) -> None:
     async with broker_bed(tmp_path, long_polling=False, short_polling_ms=1000) as bed:
-        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
+        bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA"))
         waiting = asyncio.create_task(pull(bed.connect(), header(sys_flag=WAITING)))
         await eventually(lambda: bed.sleeper_count)
         bed.clock.advance(1.2)
@@ -223,7 +223,7 @@ async def test_with_sync_flush_nothing_is_handed_out_before_it_is_durable(
 ) -> None:
     config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
     async with broker_bed(tmp_path, store=config) as bed:
-        bed.broker.topics.update(TopicConfig(topic_name="TopicA"))
+        bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA"))
         client = bed.connect()
         bed.put(b"1")
         while (reply := await pull(client)).code == ResponseCode.PULL_NOT_FOUND:
@@ -238,14 +238,14 @@ async def test_a_pull_carries_the_offset_of_its_group_and_never_back(
     committing = int(PullFlag.SUBSCRIPTION | PullFlag.COMMIT_OFFSET)
     for offset in (5, 3):
         await pull(client, header(sys_flag=committing, commit_offset=offset))
-    assert bed.broker.offsets.find("readers", "TopicA", 0) == 5
+    assert bed.broker.tables.offsets.find("readers", "TopicA", 0) == 5
 
 
 async def test_a_reset_sends_the_next_pull_to_its_new_place_once(
     bed: BrokerBed, client: BedClient
 ) -> None:
     send(bed, b"1", b"2")
-    bed.broker.offsets.reset("readers", "TopicA", 0, 1)
+    bed.broker.tables.offsets.reset("readers", "TopicA", 0, 1)
     reply = await pull(client, header(2))
     assert (reply.code, reply.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
     assert fields(reply).next_begin_offset == 1
@@ -256,8 +256,8 @@ async def test_a_waiting_pull_hears_of_a_reset_at_once(bed: BrokerBed, client: B
     send(bed, b"1", b"2")
     waiting = asyncio.create_task(pull(client, header(2, sys_flag=WAITING)))
     await eventually(lambda: bed.sleeper_count)
-    bed.broker.offsets.reset("readers", "TopicA", 0, 1)
-    bed.broker.long_polls.announce("TopicA", 0)
+    bed.broker.tables.offsets.reset("readers", "TopicA", 0, 1)
+    bed.broker.messages.long_polls.announce("TopicA", 0)
     assert fields(await waiting).next_begin_offset == 1
 
 
@@ -278,7 +278,7 @@ async def test_a_waiting_pull_goes_on_when_there_is_more_than_one_look_can_see(
 
 async def test_an_unknown_group_is_made_and_saved(bed: BrokerBed, client: BedClient) -> None:
     await pull(client, header(consumer_group="newcomers"))
-    assert "newcomers" in bed.broker.groups
+    assert "newcomers" in bed.broker.tables.groups
     assert "subscriptionGroup.json" in bed.unsaved_files
 
 
@@ -314,8 +314,8 @@ async def test_what_may_not_be_read_is_refused(
     code_4_9: ResponseCode,
     code_5_5: ResponseCode,
 ) -> None:
-    bed.broker.topics.update(TopicConfig(topic_name="WriteOnly", perm=Permission.WRITE))
-    bed.broker.groups.update(GroupConfig(group_name="lazy", consume_enable=False))
+    bed.broker.tables.topics.update(TopicConfig(topic_name="WriteOnly", perm=Permission.WRITE))
+    bed.broker.tables.groups.update(GroupConfig(group_name="lazy", consume_enable=False))
     assert (await pull(client, header(**members))).code == code_4_9  # type: ignore[arg-type]
     reply = await pull(client, header(**members), version=VERSION_5_5_0)  # type: ignore[arg-type]
     assert reply.code == code_5_5

@@ -87,9 +87,9 @@ async def test_a_slave_changes_none_of_the_tables_that_it_copies(
 ) -> None:
     async with broker_bed(tmp_path, role=BrokerRole.SLAVE, broker_id=1) as bed:
         broker = bed.broker
-        broker.topics.update(TopicConfig(topic_name="TopicA"))
-        broker.offsets.commit("TOOLS_CONSUMER", "TopicA", 0, 5)
-        tables = (broker.topics, broker.groups, broker.offsets)
+        broker.tables.topics.update(TopicConfig(topic_name="TopicA"))
+        broker.tables.offsets.commit("TOOLS_CONSUMER", "TopicA", 0, 5)
+        tables = (broker.tables.topics, broker.tables.groups, broker.tables.offsets)
         before = [table.change_count for table in tables]
         reply = await bed.connect().ask(code, header, body, version=version)
         assert reply.code == ResponseCode.SYSTEM_ERROR

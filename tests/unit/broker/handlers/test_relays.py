@@ -96,7 +96,7 @@ async def test_a_consumer_gets_a_message_out_of_turn(
     bed: BrokerBed, client: BedClient, consumer: BedClient
 ) -> None:
     appended = bed.put(b"look at this")
-    msg_id = offset_id(bed.broker.store_host, appended.physical_offset)
+    msg_id = offset_id(bed.broker.messages.store_host, appended.physical_offset)
     header = ConsumeDirectlyHeader(consumer_group="g", client_id="c1", msg_id=msg_id)
     asking = begun(client.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, header))
     request = await consumer.asked()

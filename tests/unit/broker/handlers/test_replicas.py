@@ -90,7 +90,7 @@ async def test_a_slave_takes_no_messages_and_makes_no_topics(
             RequestCode.SEND_MESSAGE_V2, header, b"body", version=version
         )
         assert reply.code == code
-        assert bed.broker.topics.find("Fresh") is None
+        assert bed.broker.tables.topics.find("Fresh") is None
         assert bed.broker.store.log_end == 0
 
 
@@ -110,7 +110,7 @@ async def test_a_slave_moves_a_reader_only_if_it_may(
     async with broker_bed(
         tmp_path, role=BrokerRole.SLAVE, broker_id=1, slave_checks_offsets=checks_offsets
     ) as bed:
-        bed.broker.topics.update(TopicConfig(topic_name=TOPIC))
+        bed.broker.tables.topics.update(TopicConfig(topic_name=TOPIC))
         reply = await bed.connect().ask(RequestCode.PULL_MESSAGE, plain_pull_header(TOPIC, 0, 7))
         assert reply.code == code
         assert field_texts(reply.fields)["nextBeginOffset"] == next_offset
@@ -120,7 +120,7 @@ async def test_readers_of_a_slave_get_what_it_has(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.append(draft(b"copied"))
     async with broker_bed(tmp_path, role=BrokerRole.SLAVE, broker_id=1) as bed:
-        bed.broker.topics.update(TopicConfig(topic_name=TOPIC))
+        bed.broker.tables.topics.update(TopicConfig(topic_name=TOPIC))
         assert [each.body for each in messages(bed.broker.store, TOPIC)] == [b"copied"]
         reply = await bed.connect().ask(RequestCode.PULL_MESSAGE, plain_pull_header(TOPIC, 0, 0))
         assert reply.code == ResponseCode.SUCCESS

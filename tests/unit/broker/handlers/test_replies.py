@@ -231,7 +231,7 @@ async def test_with_sync_flush_a_copy_that_is_late_on_disk_is_no_failure(tmp_pat
         send(client)
         client.answer(await client.asked())
         await eventually(lambda: bed.broker.store.log_end > 0)
-        await until_late(bed.broker.acks, bed.clock, bed.connect())
+        await until_late(bed.broker.messages.acks, bed.clock, bed.connect())
         assert (await client.replied()).code == ResponseCode.SUCCESS
         assert client.connection.deferred_count == 0
 

@@ -26,9 +26,9 @@ async def moved(bed: BrokerBed) -> BrokerBed:
     for index in range(5):
         bed.put(queue_id=index % 2)
         bed.clock.advance(1)
-    bed.broker.groups.update(GroupConfig(group_name="g"))
-    bed.broker.offsets.commit("g", "TopicA", 0, 2)
-    bed.broker.offsets.commit("g", "TopicA", 1, 1)
+    bed.broker.tables.groups.update(GroupConfig(group_name="g"))
+    bed.broker.tables.offsets.commit("g", "TopicA", 0, 2)
+    bed.broker.tables.offsets.commit("g", "TopicA", 1, 1)
     return bed
 
 
@@ -89,7 +89,7 @@ async def test_4_9_tools_have_the_consumers_told(
         "isForce": str(is_force).lower(),
     }
     # The consumers commit it when they have dropped what they are working on.
-    assert moved.broker.offsets.queues("g", "TopicA") == {0: 2, 1: 1}
+    assert moved.broker.tables.offsets.queues("g", "TopicA") == {0: 2, 1: 1}
 
 
 async def test_consumers_in_cpp_are_told_in_a_form_that_they_can_read(
@@ -147,7 +147,7 @@ async def test_5_x_tools_have_the_group_moved_here(
 ) -> None:
     reply = await reset(client, version=VERSION_5_5_0, **where)
     assert table_of(reply) == table
-    offsets = moved.broker.offsets
+    offsets = moved.broker.tables.offsets
     assert offsets.queues("g", "TopicA") == {0: 2, 1: 1} | table
     assert moved.has_saved_offsets
     assert {
@@ -171,7 +171,7 @@ async def test_a_move_ends_the_waiting_of_a_pull(moved: BrokerBed, client: BedCl
         def give_up(self) -> None:
             pass
 
-    moved.broker.long_polls.wait(Waiting(), 100)
+    moved.broker.messages.long_polls.wait(Waiting(), 100)
     await reset(client, BEFORE_ALL, version=VERSION_5_5_0)
     await eventually(lambda: not moved.sleeper_count)
 
@@ -189,7 +189,7 @@ async def test_5_x_tools_cannot_move_what_is_not_there(
 ) -> None:
     reply = await reset(client, THE_END, version=VERSION_5_5_0, **where)
     assert reply.code == code
-    assert moved.broker.offsets.queues("g", "TopicA") == {0: 2, 1: 1}
+    assert moved.broker.tables.offsets.queues("g", "TopicA") == {0: 2, 1: 1}
 
 
 async def test_a_tool_that_names_a_queue_is_served_the_5_x_way(
@@ -200,5 +200,5 @@ async def test_a_tool_that_names_a_queue_is_served_the_5_x_way(
     await consumer.all_asked()
     reply = await reset(client, THE_END, version=VERSION_4_9_7, queue_id=0, offset=1)
     assert table_of(reply) == {0: 1}
-    assert moved.broker.offsets.find("g", "TopicA", 0) == 1
+    assert moved.broker.tables.offsets.find("g", "TopicA", 0) == 1
     assert not await consumer.all_asked()

@@ -62,12 +62,12 @@ async def test_the_consumer_may_choose_the_level(bed: BrokerBed, client: BedClie
 async def test_after_its_last_try_a_message_is_dead_at_once(
     bed: BrokerBed, client: BedClient
 ) -> None:
-    bed.broker.groups.update(GroupConfig(group_name="readers", retry_max_times=0))
+    bed.broker.tables.groups.update(GroupConfig(group_name="readers", retry_max_times=0))
     await send_back(client, bed.put(b"dead").physical_offset)
     (message,) = messages(bed.broker.store, "%DLQ%readers")
     assert (message.body, message.reconsume_times) == (b"dead", 1)
     assert message.properties["DELAY"] == "0"
-    topic = bed.broker.topics.find("%DLQ%readers")
+    topic = bed.broker.tables.topics.find("%DLQ%readers")
     assert topic is not None
     assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (1, 1, 6)
 
@@ -95,8 +95,8 @@ async def test_a_timer_that_failed_does_not_wait_for_its_time_again(
 async def test_the_group_and_its_retry_topic_are_made(bed: BrokerBed, client: BedClient) -> None:
     offset = bed.put().physical_offset
     await send_back(client, offset, group="new", unit_mode=True)
-    assert "new" in bed.broker.groups
-    topic = bed.broker.topics.find("%RETRY%new")
+    assert "new" in bed.broker.tables.groups
+    topic = bed.broker.tables.topics.find("%RETRY%new")
     assert topic is not None
     assert topic.topic_sys_flag == TopicFlag.UNIT_SUBSCRIPTION
     assert bed.wants_to_register
@@ -106,7 +106,7 @@ async def test_the_group_and_its_retry_topic_are_made(bed: BrokerBed, client: Be
 async def test_retries_are_spread_over_the_queues_of_the_group(
     bed: BrokerBed, client: BedClient
 ) -> None:
-    bed.broker.groups.update(GroupConfig(group_name="readers", retry_queue_nums=3))
+    bed.broker.tables.groups.update(GroupConfig(group_name="readers", retry_queue_nums=3))
     offset = bed.put().physical_offset
     for _ in range(100):
         await send_back(client, offset)
@@ -117,7 +117,7 @@ async def test_retries_are_spread_over_the_queues_of_the_group(
 async def test_a_group_without_retry_queues_wants_nothing_twice(
     bed: BrokerBed, client: BedClient
 ) -> None:
-    bed.broker.groups.update(GroupConfig(group_name="readers", retry_queue_nums=0))
+    bed.broker.tables.groups.update(GroupConfig(group_name="readers", retry_queue_nums=0))
     end = bed.put().physical_offset
     log_end = bed.broker.store.log_end
     assert (await send_back(client, end)).code == ResponseCode.SUCCESS
@@ -156,8 +156,8 @@ async def test_what_cannot_be_written_to_takes_nothing_back(
     bed: BrokerBed, client: BedClient
 ) -> None:
     offset = bed.put().physical_offset
-    topic = bed.broker.topics.find_or_create("%RETRY%readers", 1)
-    bed.broker.topics.update(changed(topic, perm=Permission.READ))
+    topic = bed.broker.tables.topics.find_or_create("%RETRY%readers", 1)
+    bed.broker.tables.topics.update(changed(topic, perm=Permission.READ))
     assert (await send_back(client, offset)).code == ResponseCode.NO_PERMISSION
     bed.broker.config = replace(bed.broker.config, permission=Permission.READ)
     assert (await send_back(client, offset, group="other")).code == ResponseCode.NO_PERMISSION
@@ -192,7 +192,7 @@ async def test_a_send_back_that_is_late_on_disk_is_left_to_the_consumer(tmp_path
         stop_disk(bed)
         asking = asyncio.create_task(send_back(bed.connect(), offset))
         await asyncio.sleep(0)
-        await until_late(bed.broker.acks, bed.clock, bed.connect())
+        await until_late(bed.broker.messages.acks, bed.clock, bed.connect())
         assert (await asking).code == ResponseCode.SYSTEM_ERROR
 
 

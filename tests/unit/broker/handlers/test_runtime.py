@@ -88,10 +88,10 @@ async def test_what_changes_nothing_is_named_in_the_answer(client: BedClient) ->
 
 
 async def test_another_permission_is_registered(bed: BrokerBed, client: BedClient) -> None:
-    known_version = bed.broker.topics.version
+    known_version = bed.broker.tables.topics.version
     assert await update(client, b"brokerPermission=4\n") == ResponseCode.SUCCESS
     # Name servers take no topics under a version that they know.
-    assert bed.broker.topics.version != known_version
+    assert bed.broker.tables.topics.version != known_version
     assert bed.broker.config.permission == 4
     assert bed.wants_to_register
 

@@ -80,7 +80,7 @@ async def test_a_message_is_stored_as_it_was_sent(bed: BrokerBed, client: BedCli
     assert (message.flag, message.sys_flag, message.reconsume_times) == (7, 0x301, 2)
     assert message.born_timestamp == 1_700_000_000_000
     assert message.born_host == client.connection.peer_host
-    assert message.store_host == bed.broker.store_host
+    assert message.store_host == bed.broker.messages.store_host
 
 
 async def test_the_reply_names_the_place(bed: BrokerBed, client: BedClient) -> None:
@@ -132,7 +132,7 @@ async def test_an_unknown_topic_is_made_like_its_template_and_announced(
     bed: BrokerBed, client: BedClient
 ) -> None:
     await send(client, header("Fresh", queue_id=3))
-    topic = bed.broker.topics.find("Fresh")
+    topic = bed.broker.tables.topics.find("Fresh")
     assert topic is not None
     assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (4, 4, 6)
     assert bed.wants_to_register
@@ -145,7 +145,7 @@ async def test_without_permission_to_make_topics_an_unknown_one_is_refused(
     async with broker_bed(tmp_path, create_topics=False) as bed:
         reply = await send(bed.connect(), header("Fresh"))
         assert reply.code == ResponseCode.TOPIC_NOT_EXIST
-        assert "Fresh" not in bed.broker.topics
+        assert "Fresh" not in bed.broker.tables.topics
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ async def test_a_negative_queue_lets_the_broker_choose(bed: BrokerBed, client: B
 async def test_a_message_that_was_tried_too_often_is_a_dead_letter(
     bed: BrokerBed, client: BedClient
 ) -> None:
-    bed.broker.groups.update(GroupConfig(group_name="readers", retry_max_times=3))
+    bed.broker.tables.groups.update(GroupConfig(group_name="readers", retry_max_times=3))
     for times, topic in ((2, "%RETRY%readers"), (3, "%DLQ%readers")):
         reply = await send(client, header("%RETRY%readers", reconsume_times=times))
         assert stored(bed, reply).topic == topic
@@ -206,7 +206,7 @@ async def test_an_ordered_topic_is_refused_while_the_broker_is_not_writable(
 ) -> None:
     async with broker_bed(tmp_path, permission=int(Permission.READ)) as bed:
         for name, is_ordered in (("Ordered", True), ("Plain", False)):
-            bed.broker.topics.update(TopicConfig(topic_name=name, order=is_ordered))
+            bed.broker.tables.topics.update(TopicConfig(topic_name=name, order=is_ordered))
         client = bed.connect()
         assert (await send(client, header("Ordered"))).code == ResponseCode.NO_PERMISSION
         assert (await send(client, header("Plain"))).code == ResponseCode.SUCCESS
@@ -326,7 +326,7 @@ async def test_with_sync_flush_a_late_disk_is_told_with_the_place_of_the_message
         stop_disk(bed)
         asking = asyncio.create_task(send(bed.connect(), header("Fresh")))
         await asyncio.sleep(0)
-        await until_late(bed.broker.acks, bed.clock, bed.connect())
+        await until_late(bed.broker.messages.acks, bed.clock, bed.connect())
         reply = await asking
         assert reply.code == ResponseCode.FLUSH_DISK_TIMEOUT
         told = read_header(SendMessageReplyHeader, reply.fields)

@@ -72,7 +72,7 @@ async def test_a_topic_is_made_as_told_and_on_disk_before_that_is_said(
         topic_sys_flag=1,
         order=True,
     )
-    assert bed.broker.topics.find("new") == expected
+    assert bed.broker.tables.topics.find("new") == expected
     assert saved_topics(tmp_path)["new"] == expected
 
 
@@ -90,7 +90,7 @@ async def test_attributes_of_a_topic_are_changed_not_replaced(
 ) -> None:
     await create(client, attributes="+a=1,+b=2")
     await create(client, attributes="-a,+c=3")
-    topic = bed.broker.topics.find("new")
+    topic = bed.broker.tables.topics.find("new")
     assert topic is not None
     assert topic.attributes == {"b": "2", "c": "3"}
 
@@ -112,10 +112,10 @@ async def test_attributes_of_a_topic_are_changed_not_replaced(
 async def test_a_topic_that_cannot_be_is_refused(
     bed: BrokerBed, client: BedClient, topic: str, queue_count: int, attributes: str | None
 ) -> None:
-    version = bed.broker.topics.version
+    version = bed.broker.tables.topics.version
     reply = await create(client, topic, queue_count=queue_count, attributes=attributes)
     assert reply.code == ResponseCode.SYSTEM_ERROR
-    assert bed.broker.topics.version == version
+    assert bed.broker.tables.topics.version == version
 
 
 @pytest.mark.parametrize("topic", ["a/b", "SELF_TEST_TOPIC"])
@@ -144,8 +144,8 @@ async def test_many_topics_are_made_at_once(bed: BrokerBed, client: BedClient) -
     code = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
     reply = await client.ask(code, AddressedHeader(), topic_list("new1", "new2"))
     assert reply.code == ResponseCode.SUCCESS
-    assert "new1" in bed.broker.topics
-    assert "new2" in bed.broker.topics
+    assert "new1" in bed.broker.tables.topics
+    assert "new2" in bed.broker.tables.topics
 
 
 async def test_of_many_topics_none_is_made_when_one_cannot_be_called_that(
@@ -154,7 +154,7 @@ async def test_of_many_topics_none_is_made_when_one_cannot_be_called_that(
     code = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
     reply = await client.ask(code, AddressedHeader(), topic_list("new1", "a/b"))
     assert reply.code == ResponseCode.SYSTEM_ERROR
-    assert "new1" not in bed.broker.topics
+    assert "new1" not in bed.broker.tables.topics
 
 
 async def test_of_many_topics_those_before_a_bad_one_are_saved_and_registered(
@@ -164,7 +164,7 @@ async def test_of_many_topics_those_before_a_bad_one_are_saved_and_registered(
     body.topic_config_list[1].read_queue_nums = -1
     reply = await client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, AddressedHeader(), body)
     assert reply.code == ResponseCode.SYSTEM_ERROR
-    assert "new1" in bed.broker.topics
+    assert "new1" in bed.broker.tables.topics
     assert bed.unsaved_files == ["topics.json"]
     assert bed.wants_to_register
 
@@ -178,10 +178,10 @@ async def test_a_deleted_topic_leaves_nothing_that_a_new_one_could_find(
     bed: BrokerBed, client: BedClient, tmp_path: Path
 ) -> None:
     bed.put()
-    bed.broker.offsets.commit("g", "TopicA", 0, 1)
+    bed.broker.tables.offsets.commit("g", "TopicA", 0, 1)
     assert await delete(client) == ResponseCode.SUCCESS
-    assert "TopicA" not in bed.broker.topics
-    assert bed.broker.offsets.topics_of("g") == []
+    assert "TopicA" not in bed.broker.tables.topics
+    assert bed.broker.tables.offsets.topics_of("g") == []
     assert bed.broker.store.max_offset("TopicA", 0) == 0
     assert bed.has_saved_offsets
     assert "TopicA" not in saved_topics(tmp_path)
@@ -196,9 +196,9 @@ async def test_deleting_what_is_not_there_is_no_mistake(client: BedClient) -> No
 async def test_what_is_no_topic_of_users_cannot_be_deleted(
     bed: BrokerBed, client: BedClient, topic: str
 ) -> None:
-    version = bed.broker.topics.version
+    version = bed.broker.tables.topics.version
     assert await delete(client, topic) == ResponseCode.SYSTEM_ERROR
-    assert bed.broker.topics.version == version
+    assert bed.broker.tables.topics.version == version
 
 
 async def test_a_topic_stays_as_it_is_when_its_end_cannot_be_saved(tmp_path: Path) -> None:
@@ -211,14 +211,14 @@ async def test_a_topic_stays_as_it_is_when_its_end_cannot_be_saved(tmp_path: Pat
         code = await delete(client, "new")
         disk.is_full = False
         assert code == ResponseCode.SYSTEM_ERROR
-        assert "new" in bed.broker.topics
+        assert "new" in bed.broker.tables.topics
         assert bed.broker.store.max_offset("new", 0) == 1
 
 
 async def test_the_settings_of_one_topic_are_shown(bed: BrokerBed, client: BedClient) -> None:
     header = GetTopicConfigHeader(topic="TopicA")
     reply = await client.ask(RequestCode.GET_TOPIC_CONFIG, header)
-    assert read_body(TopicConfig, reply.body) == bed.broker.topics.find("TopicA")
+    assert read_body(TopicConfig, reply.body) == bed.broker.tables.topics.find("TopicA")
     header = GetTopicConfigHeader(topic="no")
     reply = await client.ask(RequestCode.GET_TOPIC_CONFIG, header)
     assert reply.code == ResponseCode.TOPIC_NOT_EXIST
@@ -227,14 +227,14 @@ async def test_the_settings_of_one_topic_are_shown(bed: BrokerBed, client: BedCl
 async def test_all_topics_are_shown_at_once(bed: BrokerBed, client: BedClient) -> None:
     reply = await client.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
     table = read_body(TopicConfigTable, reply.body)
-    assert table == bed.broker.topics.snapshot()
+    assert table == bed.broker.tables.topics.snapshot()
     assert field_texts(reply.fields) == {"totalTopicNum": str(len(table.topic_config_table))}
 
 
 async def test_all_topics_are_shown_page_by_page(bed: BrokerBed, client: BedClient) -> None:
     shown: dict[str, TopicConfig] = {}
     version = ""
-    all_topics = bed.broker.topics.snapshot().topic_config_table
+    all_topics = bed.broker.tables.topics.snapshot().topic_config_table
     while len(shown) < len(all_topics):
         header = AllTopicConfigsHeader(topic_seq=len(shown), max_topic_num=3, data_version=version)
         reply = await client.ask(RequestCode.GET_ALL_TOPIC_CONFIG, header)
@@ -294,7 +294,7 @@ async def test_a_topic_that_promises_other_storage_is_refused(
     reply = await create(client, attributes=f"+{attribute}", version=VERSION_5_5_0)
     assert reply.code == ResponseCode.SYSTEM_ERROR
     assert f"{attribute} promises {promise}" in (reply.remark or "")
-    assert "new" not in bed.broker.topics
+    assert "new" not in bed.broker.tables.topics
 
 
 async def test_the_kind_of_queues_that_there_is_may_be_asked_for(

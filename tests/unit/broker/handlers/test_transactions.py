@@ -183,7 +183,7 @@ async def test_with_sync_flush_an_end_that_is_late_on_disk_is_still_waited_for(
         stop_disk(bed)
         ending = asyncio.create_task(end(client, half, COMMIT))
         await asyncio.sleep(0)
-        await until_late(bed.broker.acks, bed.clock, bed.connect())
+        await until_late(bed.broker.messages.acks, bed.clock, bed.connect())
         assert not ending.done()
         sync_disk(bed)
         assert (await ending).code == ResponseCode.SUCCESS

@@ -63,7 +63,7 @@ async def test_late_sends_are_refused_as_apache_does(tmp_path: Path, queue_count
             assert reply.code == ResponseCode.SYSTEM_BUSY
             assert reply.remark is not None
             assert reply.remark.startswith("[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control")
-        bed.broker.late_sends.note_alive()
+        bed.broker.messages.late_sends.note_alive()
         sent = await client.ask(RequestCode.SEND_MESSAGE_V2, plain_send_header("t"), b"x")
         assert sent.code == ResponseCode.SUCCESS
 

@@ -23,7 +23,7 @@ async def test_files_that_are_closed_by_themselves_are_no_error(
 
         monkeypatch.setattr(bed.broker.store, "append", refuse)
         with pytest.raises(Refused):
-            append_draft(bed.broker, "TopicA", draft())
+            append_draft(bed.broker.messages, "TopicA", draft())
     assert [each.levelname for each in caplog.records if "refused" in each.message] == ["WARNING"]
 
 
@@ -33,13 +33,13 @@ async def test_senders_who_are_refused_are_seen_in_the_log(
     disk = FaultyDisk(tmp_path)
     async with broker_bed(tmp_path, disk=disk) as bed:
         disk.free_space = Space(95, 5)
-        bed.broker.expiry.clean()
+        bed.broker.messages.expiry.clean()
         for _ in range(3):
             with pytest.raises(Refused, match="the disk is full: 95 percent"):
-                append_draft(bed.broker, "TopicA", draft())
+                append_draft(bed.broker.messages, "TopicA", draft())
             assert len(refusals(caplog)) == 1
         bed.clock.advance(60)
-        bed.broker.refused_writes.flush()
+        bed.broker.messages.refused_writes.flush()
     first, counted = refusals(caplog)
     assert "95 percent" in first
     assert "2 times" in counted

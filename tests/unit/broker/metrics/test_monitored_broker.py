@@ -40,7 +40,7 @@ async def test_messages_are_counted_by_topic_and_group(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
         bed.broker.statistics.count_put(TOPIC, 3, 300)
         bed.broker.statistics.count_get(GROUP, TOPIC, 2, 200)
-        bed.broker.groups.find_or_create(GROUP, may_create=True)
+        bed.broker.tables.groups.find_or_create(GROUP, may_create=True)
         assert measured(bed).value(DEAD_LETTERS, consumer_group=GROUP) == 0
         bed.broker.statistics.count_put("%DLQ%billing", 1, 100)
         bed.broker.statistics.count_send_back(GROUP, TOPIC)
@@ -66,15 +66,15 @@ async def test_messages_are_counted_by_topic_and_group(tmp_path: Path) -> None:
 async def test_a_group_is_as_far_behind_as_it_has_committed(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
         broker = bed.broker
-        broker.topics.find_or_create(TOPIC, 4)
-        broker.groups.find_or_create(GROUP, may_create=True)
+        broker.tables.topics.find_or_create(TOPIC, 4)
+        broker.tables.groups.find_or_create(GROUP, may_create=True)
         for _ in range(4):
             bed.put(topic=TOPIC)
         bed.clock.advance(40.0)
         bed.put(topic=TOPIC)
         bed.clock.advance(20.0)
-        broker.offsets.commit(GROUP, TOPIC, 0, 2)
-        broker.offsets.note_pulled(GROUP, TOPIC, 0, 4)
+        broker.tables.offsets.commit(GROUP, TOPIC, 0, 2)
+        broker.tables.offsets.note_pulled(GROUP, TOPIC, 0, 4)
         found = measured(bed)
     assert found.value("rocketmq_consumer_lag_messages", consumer_group=GROUP, topic=TOPIC) == 3
     assert found.value("rocketmq_consumer_ready_messages", consumer_group=GROUP) == 1
@@ -85,12 +85,12 @@ async def test_a_group_is_as_far_behind_as_it_has_committed(tmp_path: Path) -> N
 
 async def test_what_was_pulled_waits_no_more(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
-        bed.broker.groups.find_or_create(GROUP, may_create=True)
-        bed.broker.topics.find_or_create(TOPIC, 4)
+        bed.broker.tables.groups.find_or_create(GROUP, may_create=True)
+        bed.broker.tables.topics.find_or_create(TOPIC, 4)
         bed.put(topic=TOPIC)
         bed.clock.advance(60.0)
-        bed.broker.offsets.commit(GROUP, TOPIC, 0, 0)
-        bed.broker.offsets.note_pulled(GROUP, TOPIC, 0, 1)
+        bed.broker.tables.offsets.commit(GROUP, TOPIC, 0, 0)
+        bed.broker.tables.offsets.note_pulled(GROUP, TOPIC, 0, 1)
         found = measured(bed)
     assert found.value("rocketmq_consumer_lag_latency", consumer_group=GROUP) == 60_000
     assert found.value("rocketmq_consumer_queueing_latency", consumer_group=GROUP) == 0

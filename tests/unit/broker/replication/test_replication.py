@@ -54,11 +54,11 @@ async def test_readers_go_on_at_the_slave_and_are_not_thrown_back(cluster: Clust
     assert await consume(cluster, topic, 1) == [b"3"]
     assert [each.body for each in cluster.received(topic)] == [b"1", b"2", b"3"]
     slave = cluster._brokers[SLAVE]
-    assert slave.offsets.find(GROUP, topic, 0) == 3
+    assert slave.tables.offsets.find(GROUP, topic, 0) == 3
 
     await cluster.start_broker()
     await cluster.copied()
-    assert cluster._brokers["broker-a"].offsets.find(GROUP, topic, 0) == 3
+    assert cluster._brokers["broker-a"].tables.offsets.find(GROUP, topic, 0) == 3
     await send(cluster, topic, b"4")
     assert await consume(cluster, topic, 1) == [b"4"]
     await cluster.copied()
@@ -104,18 +104,18 @@ async def test_a_sync_master_without_a_slave_stores_and_says_that_it_is_not_safe
 async def test_a_slave_copies_topics_groups_and_offsets(cluster: Cluster) -> None:
     topic = await cluster.new_topic(queues=3)
     master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
-    master.groups.find_or_create(GROUP, may_create=True)
-    master.offsets.commit(GROUP, topic, 2, 17)
+    master.tables.groups.find_or_create(GROUP, may_create=True)
+    master.tables.offsets.commit(GROUP, topic, 2, 17)
     await cluster.copied()
-    assert slave.topics.find(topic) == master.topics.find(topic)
-    assert slave.groups.find(GROUP) == master.groups.find(GROUP)
-    assert slave.offsets.find(GROUP, topic, 2) == 17
-    assert slave.topics.version == master.topics.version
-    master.topics.delete(topic)
-    master.groups.delete(GROUP)
+    assert slave.tables.topics.find(topic) == master.tables.topics.find(topic)
+    assert slave.tables.groups.find(GROUP) == master.tables.groups.find(GROUP)
+    assert slave.tables.offsets.find(GROUP, topic, 2) == 17
+    assert slave.tables.topics.version == master.tables.topics.version
+    master.tables.topics.delete(topic)
+    master.tables.groups.delete(GROUP)
     await cluster.copied()
-    assert slave.topics.find(topic) is None
-    assert slave.groups.find(GROUP) is None
+    assert slave.tables.topics.find(topic) is None
+    assert slave.tables.groups.find(GROUP) is None
 
 
 @pytest.mark.slow

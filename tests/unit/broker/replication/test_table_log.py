@@ -240,10 +240,10 @@ async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 def has_tables_of(slave: Broker, master: Broker) -> bool:
-    ours, theirs = slave.topics.snapshot(), master.topics.snapshot()
-    return ours.topic_config_table == theirs.topic_config_table and list(slave.groups) == list(
-        master.groups
-    )
+    ours, theirs = slave.tables.topics.snapshot(), master.tables.topics.snapshot()
+    return ours.topic_config_table == theirs.topic_config_table and list(
+        slave.tables.groups
+    ) == list(master.tables.groups)
 
 
 @pytest.mark.slow
@@ -251,13 +251,13 @@ async def test_a_change_is_answered_when_a_slave_has_it(place: SecretPlace) -> N
     one, two = await followed(place)
     async with AsyncAdmin(place.name_server) as admin:
         await admin.create_topic("orders", EIGHT_QUEUES, cluster="DefaultCluster")
-        assert two.broker.topics.find("orders") == one.broker.topics.find("orders")
+        assert two.broker.tables.topics.find("orders") == one.broker.tables.topics.find("orders")
         await admin.create_group("readers", cluster="DefaultCluster")
-        assert "readers" in two.broker.groups
+        assert "readers" in two.broker.tables.groups
         await admin.delete_topic("orders")
-        assert "orders" not in two.broker.topics
+        assert "orders" not in two.broker.tables.topics
         await admin.delete_group("readers")
-        assert "readers" not in two.broker.groups
+        assert "readers" not in two.broker.tables.groups
 
 
 @pytest.mark.slow
@@ -267,7 +267,7 @@ async def test_without_a_slave_a_change_is_made_and_not_confirmed(place: SecretP
         with pytest.raises(RequestRefused, match="done at this broker, but no replica") as refused:
             await admin.create_topic("orders", EIGHT_QUEUES, cluster="DefaultCluster")
         assert refused.value.code == ResponseCode.SLAVE_NOT_AVAILABLE
-        assert "orders" in one.broker.topics
+        assert "orders" in one.broker.tables.topics
         # The name servers hear of it all the same.
         with pytest.raises(RequestRefused, match="done at this broker, but no replica"):
             await admin.delete_topic("orders")
@@ -279,18 +279,18 @@ async def test_a_promoted_slave_goes_on_with_the_tables_of_its_master(place: Sec
     one, two = await followed(place)
     async with AsyncProducer(place.name_server, "producers") as producer:
         await producer.send(Message("orders", b"1"))
-    assert two.broker.topics.find("orders") == one.broker.topics.find("orders")
+    assert two.broker.tables.topics.find("orders") == one.broker.tables.topics.find("orders")
     async with AsyncAdmin(place.name_server) as admin:
         await admin.promote_broker(address(two), force=True)
         # What only the old master has since then is not confirmed by anybody, and not kept.
-        one.broker.topics.delete("orders")
-        one.broker.topics.find_or_create("never-confirmed", 1)
-        two.broker.topics.find_or_create("goes-on", 1)
-        assert two.broker.topics.version.state_version == two.broker.replication.epoch
+        one.broker.tables.topics.delete("orders")
+        one.broker.tables.topics.find_or_create("never-confirmed", 1)
+        two.broker.tables.topics.find_or_create("goes-on", 1)
+        assert two.broker.tables.topics.version.state_version == two.broker.replication.epoch
         await admin.demote_broker(address(one), 1, force=True)
     await eventually(lambda: one.serving is not None and has_tables_of(one.broker, two.broker))
-    assert "orders" in one.broker.topics
-    assert "never-confirmed" not in one.broker.topics
+    assert "orders" in one.broker.tables.topics
+    assert "never-confirmed" not in one.broker.tables.topics
     assert [
         body for queue_id in range(4) for body in bodies(one.broker.store, "orders", queue_id)
     ] == [b"1"]
@@ -299,20 +299,20 @@ async def test_a_promoted_slave_goes_on_with_the_tables_of_its_master(place: Sec
 @pytest.mark.slow
 async def test_a_master_that_lost_its_tables_has_them_from_its_log(place: SecretPlace) -> None:
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
-    one.broker.topics.update(ORDERS)
-    one.broker.topics.update(replace(ORDERS, topic_name="gone"))
-    one.broker.topics.delete("gone")
-    one.broker.groups.update(READERS)
+    one.broker.tables.topics.update(ORDERS)
+    one.broker.tables.topics.update(replace(ORDERS, topic_name="gone"))
+    one.broker.tables.topics.delete("gone")
+    one.broker.tables.groups.update(READERS)
     one.broker.store.append(draft(b"1", topic="unknown-to-the-log", queue_id=2))
     await place.running.aclose()
     for path in (place.directory / "one" / "config").iterdir():
         path.write_bytes(b"not a table")
     again = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
-    assert again.broker.topics.find("orders") == ORDERS
-    assert "gone" not in again.broker.topics
-    assert TABLES_TOPIC not in again.broker.topics
-    assert again.broker.groups.find("readers") == READERS
-    made = again.broker.topics.find("unknown-to-the-log")
+    assert again.broker.tables.topics.find("orders") == ORDERS
+    assert "gone" not in again.broker.tables.topics
+    assert TABLES_TOPIC not in again.broker.tables.topics
+    assert again.broker.tables.groups.find("readers") == READERS
+    made = again.broker.tables.topics.find("unknown-to-the-log")
     assert made is not None
     assert made.write_queue_nums == 3
 
@@ -320,10 +320,10 @@ async def test_a_master_that_lost_its_tables_has_them_from_its_log(place: Secret
 @pytest.mark.slow
 async def test_without_a_secret_nothing_is_written(place: SecretPlace) -> None:
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1, replication_secret_file=None)
-    one.broker.topics.update(ORDERS)
-    one.broker.groups.update(READERS)
+    one.broker.tables.topics.update(ORDERS)
+    one.broker.tables.groups.update(READERS)
     assert one.broker.store.log_end == 0
-    assert one.broker.topics.version.state_version == 0
+    assert one.broker.tables.topics.version.state_version == 0
 
 
 @pytest.mark.slow
@@ -332,25 +332,25 @@ async def test_without_a_secret_a_slave_makes_topics_of_queues(place: SecretPlac
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1, **common)
     two = await place.start("two", BrokerRole.SLAVE, 2, **common)
     await eventually(lambda: one.broker.replication.replicas.slaves)
-    await eventually(lambda: two.broker.topics.version == one.broker.topics.version)
-    one.broker.topics.update(ORDERS)
+    await eventually(lambda: two.broker.tables.topics.version == one.broker.tables.topics.version)
+    one.broker.tables.topics.update(ORDERS)
     for queue_id in (0, 5):
         one.broker.store.append(draft(b"1", topic="orders", queue_id=queue_id))
         one.broker.replication.slave_links.wake()
         await eventually(lambda: two.broker.store.log_end == one.broker.store.log_end)
-        seen = two.broker.topics.find("orders")
+        seen = two.broker.tables.topics.find("orders")
         assert seen is not None
         assert seen.read_queue_nums == queue_id + 1
     await two.broker.replication.table_sync.sync()
-    assert two.broker.topics.find("orders") == ORDERS
+    assert two.broker.tables.topics.find("orders") == ORDERS
 
 
 @pytest.mark.slow
 async def test_a_full_disk_keeps_no_consumer_from_its_group(place: SecretPlace) -> None:
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
     one.broker.store.pause()
-    one.broker.groups.find_or_create("readers", may_create=True)
-    assert "readers" in one.broker.groups
+    one.broker.tables.groups.find_or_create("readers", may_create=True)
+    assert "readers" in one.broker.tables.groups
     async with AsyncAdmin(place.name_server) as admin:
         with pytest.raises(RequestRefused, match="the log takes nothing"):
             await admin.create_group("others", cluster="DefaultCluster")

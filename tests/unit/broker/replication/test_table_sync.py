@@ -51,16 +51,16 @@ async def test_a_master_that_is_away_is_said_once(caplog: pytest.LogCaptureFixtu
 async def test_a_master_that_is_away_is_told_what_it_missed_when_it_is_back() -> None:
     async with Cluster(replicas=1) as cluster:
         topic = await cluster.new_topic(queues=1)
-        cluster._brokers["broker-a"].offsets.commit("g", topic, 0, 5)
+        cluster._brokers["broker-a"].tables.offsets.commit("g", topic, 0, 5)
         await cluster.copied()
         await cluster.kill_master()
-        cluster._brokers[SLAVE].offsets.commit("g", topic, 0, 9)
+        cluster._brokers[SLAVE].tables.offsets.commit("g", topic, 0, 9)
         await cluster.start_broker()
         await cluster.copied()
-        assert cluster._brokers["broker-a"].offsets.find("g", topic, 0) == 9
-        cluster._brokers["broker-a"].offsets.commit("g", topic, 0, 2)
+        assert cluster._brokers["broker-a"].tables.offsets.find("g", topic, 0) == 9
+        cluster._brokers["broker-a"].tables.offsets.commit("g", topic, 0, 2)
         await cluster.copied()
-        assert cluster._brokers[SLAVE].offsets.find("g", topic, 0) == 2
+        assert cluster._brokers[SLAVE].tables.offsets.find("g", topic, 0) == 2
 
 
 async def test_offsets_of_our_own_masters_are_copied_when_they_have_changed() -> None:
@@ -69,9 +69,9 @@ async def test_offsets_of_our_own_masters_are_copied_when_they_have_changed() ->
         await cluster.copied()
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
         for offset in (1, 2, 3):
-            master.offsets.commit("g", topic, 0, offset)
+            master.tables.offsets.commit("g", topic, 0, offset)
             await slave.replication.table_sync.sync_offsets()
-            assert slave.offsets.find("g", topic, 0) == offset
+            assert slave.tables.offsets.find("g", topic, 0) == offset
 
 
 async def test_offsets_are_copied_more_often_than_all_tables(
@@ -82,23 +82,23 @@ async def test_offsets_are_copied_more_often_than_all_tables(
     async with Cluster(replicas=1) as cluster:
         topic = await cluster.new_topic(queues=1)
         await cluster.copied()
-        cluster._brokers["broker-a"].offsets.commit("g", topic, 0, 7)
+        cluster._brokers["broker-a"].tables.offsets.commit("g", topic, 0, 7)
         slave = cluster._brokers[SLAVE]
-        await eventually(lambda: slave.offsets.find("g", topic, 0) == 7)
+        await eventually(lambda: slave.tables.offsets.find("g", topic, 0) == 7)
 
 
 async def test_offsets_that_have_not_changed_are_not_sent_again() -> None:
     async with Cluster(replicas=1) as cluster:
         topic = await cluster.new_topic(queues=1)
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
-        master.offsets.commit("g", topic, 0, 5)
+        master.tables.offsets.commit("g", topic, 0, 5)
         await cluster.copied()
         # Nobody commits so at a slave; what the master sent would undo it.
-        slave.offsets.reset("g", topic, 0, 4)
+        slave.tables.offsets.reset("g", topic, 0, 4)
         await slave.replication.table_sync.sync_offsets()
-        assert slave.offsets.find("g", topic, 0) == 4
+        assert slave.tables.offsets.find("g", topic, 0) == 4
         await cluster.copied()
-        assert slave.offsets.find("g", topic, 0) == 5
+        assert slave.tables.offsets.find("g", topic, 0) == 5
 
 
 async def test_a_group_that_began_while_its_master_was_away_is_known_to_it_afterwards() -> None:
@@ -106,10 +106,10 @@ async def test_a_group_that_began_while_its_master_was_away_is_known_to_it_after
         topic = await cluster.new_topic(queues=1)
         await cluster.copied()
         await cluster.kill_master()
-        cluster._brokers[SLAVE].offsets.commit("new", topic, 0, 9)
+        cluster._brokers[SLAVE].tables.offsets.commit("new", topic, 0, 9)
         await cluster.start_broker()
         await cluster.copied()
-        assert cluster._brokers["broker-a"].offsets.find("new", topic, 0) == 9
+        assert cluster._brokers["broker-a"].tables.offsets.find("new", topic, 0) == 9
 
 
 async def send(cluster: Cluster, topic: str) -> None:
@@ -122,7 +122,7 @@ async def until_linked(slave: Broker) -> None:
     link = slave.replication.master_link
     assert link is not None
     await eventually(lambda: link.master is not None)
-    save_progress(slave)
+    save_progress(slave.waiting.progress, slave.replication)
 
 
 def note_progress(broker: Broker, offset: int, log_end: int) -> AllProgress:
@@ -133,11 +133,11 @@ def note_progress(broker: Broker, offset: int, log_end: int) -> AllProgress:
         transactions=TransactionProgress(half_offset=offset),
     )
     # What it notes by itself says the same of transactions, and nothing of delays.
-    broker.pending_halves.progress = offset
-    broker.progress.withdraw()
-    broker.progress.follow(progress, log_end)
-    broker.progress.confirm(log_end)
-    return broker.progress.snapshot()
+    broker.waiting.pending_halves.progress = offset
+    broker.waiting.progress.withdraw()
+    broker.waiting.progress.follow(progress, log_end)
+    broker.waiting.progress.confirm(log_end)
+    return broker.waiting.progress.snapshot()
 
 
 async def test_progress_is_copied_and_kept() -> None:
@@ -148,9 +148,9 @@ async def test_progress_is_copied_and_kept() -> None:
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
         said = note_progress(master, 7, master.store.log_end)
         await cluster.copied()
-        await eventually(lambda: slave.progress.snapshot() == said)
-        assert transaction_progress_of(slave.offsets.snapshot()).half_offset == 7
-        for saver in (slave.delay_saver, slave.timer_saver):
+        await eventually(lambda: slave.waiting.progress.snapshot() == said)
+        assert transaction_progress_of(slave.tables.offsets.snapshot()).half_offset == 7
+        for saver in (slave.tables.savers.levels, slave.tables.savers.timers):
             await eventually(partial(_is_saved, saver))
 
 
@@ -164,16 +164,16 @@ async def test_progress_that_the_log_does_not_have_yet_waits_for_it() -> None:
         await cluster.copied()
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
         await until_linked(slave)
-        before = slave.progress.snapshot()
+        before = slave.waiting.progress.snapshot()
         said = note_progress(master, 7, master.store.log_end + 1)
         await slave.replication.table_sync.sync()
         await slave.replication.table_sync.sync_progress()
-        save_progress(slave)
-        assert slave.progress.snapshot() == before
+        save_progress(slave.waiting.progress, slave.replication)
+        assert slave.waiting.progress.snapshot() == before
         await send(cluster, topic)
         await eventually(lambda: slave.store.log_end == master.store.log_end)
         # It waits for nothing else.
-        assert slave.progress.snapshot() == said
+        assert slave.waiting.progress.snapshot() == said
 
 
 async def test_a_slave_that_stops_keeps_what_its_log_has() -> None:
@@ -189,7 +189,7 @@ async def test_a_slave_that_stops_keeps_what_its_log_has() -> None:
         await cluster.start_broker(SLAVE)
         again = cluster._brokers[SLAVE]
         assert again is not slave
-        assert again.progress.snapshot() == said
+        assert again.waiting.progress.snapshot() == said
 
 
 async def test_a_new_link_asks_for_progress_before_all_tables_are_copied(
@@ -199,7 +199,7 @@ async def test_a_new_link_asks_for_progress_before_all_tables_are_copied(
     async with Cluster(replicas=1) as cluster:
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
         said = note_progress(master, 7, 0)
-        await eventually(lambda: slave.progress.snapshot() == said)
+        await eventually(lambda: slave.waiting.progress.snapshot() == said)
 
 
 async def test_progress_of_our_own_masters_is_copied_when_it_has_changed(
@@ -211,7 +211,7 @@ async def test_progress_of_our_own_masters_is_copied_when_it_has_changed(
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
         for offset in (1, 2):
             said = note_progress(master, offset, 0)
-            await eventually(lambda: slave.progress.snapshot() == said)  # noqa: B023  Awaited at once.
+            await eventually(lambda: slave.waiting.progress.snapshot() == said)  # noqa: B023  Awaited at once.
 
 
 async def test_progress_that_waits_is_asked_for_again_after_a_new_link() -> None:
@@ -223,13 +223,13 @@ async def test_progress_that_waits_is_asked_for_again_after_a_new_link() -> None
         end = master.store.log_end + 1
         note_progress(master, 7, end)
         await tables.sync()
-        assert slave.progress.levels._proposed is not None
+        assert slave.waiting.progress.levels._proposed is not None
         tables.link_made()
-        slave.progress.confirm(end)
-        assert slave.progress.levels.value.offset_table == {}
+        slave.waiting.progress.confirm(end)
+        assert slave.waiting.progress.levels.value.offset_table == {}
         await tables.sync_progress()
-        slave.progress.confirm(end)
-        assert slave.progress.levels.value.offset_table == {3: 7}
+        slave.waiting.progress.confirm(end)
+        assert slave.waiting.progress.levels.value.offset_table == {3: 7}
 
 
 async def test_progress_of_a_master_that_is_not_followed_is_not_taken(
@@ -249,13 +249,13 @@ async def test_progress_of_a_master_that_is_not_followed_is_not_taken(
         monkeypatch.setattr(tables, "_is_followed", is_followed)
         note_progress(master, 7, 0)
         await tables.sync()
-        slave.progress.confirm(0)
-        assert slave.progress.levels.value.offset_table == {}
+        slave.waiting.progress.confirm(0)
+        assert slave.waiting.progress.levels.value.offset_table == {}
         assert set(epochs) == {master.replication.epoch}
         monkeypatch.undo()
         await tables.sync_progress()
-        slave.progress.confirm(0)
-        assert slave.progress.levels.value.offset_table == {3: 7}
+        slave.waiting.progress.confirm(0)
+        assert slave.waiting.progress.levels.value.offset_table == {3: 7}
 
 
 class ApacheMaster:
@@ -325,14 +325,14 @@ async def test_what_a_master_refuses_keeps_nothing_else_from_it(
         topic = await cluster.new_topic(queues=1)
         await cluster.copied()
         await cluster.kill_master()
-        offsets = cluster._brokers[SLAVE].offsets
+        offsets = cluster._brokers[SLAVE].tables.offsets
         # Of topics that the master does not have; some of them come before the other.
         for number in range(20):
             offsets.commit("first", f"nowhere-{number}", 0, 3)
         offsets.commit("second", topic, 0, 9)
         await cluster.start_broker()
         await cluster._brokers[SLAVE].replication.table_sync.sync()
-        assert cluster._brokers["broker-a"].offsets.find("second", topic, 0) == 9
+        assert cluster._brokers["broker-a"].tables.offsets.find("second", topic, 0) == 9
     assert "refused request" in caplog.text
 
 
@@ -344,9 +344,9 @@ async def test_the_tables_come_as_soon_as_there_is_a_link(monkeypatch: pytest.Mo
         topic = await cluster.new_topic(queues=3)
         await cluster.start_broker(SLAVE)
         slave = cluster._brokers[SLAVE]
-        await eventually(lambda: topic in slave.topics)
+        await eventually(lambda: topic in slave.tables.topics)
         # And as soon as there is another one.
         await cluster.kill_master()
-        slave.topics.update(TopicConfig(topic_name="unknown-to-the-master"))
+        slave.tables.topics.update(TopicConfig(topic_name="unknown-to-the-master"))
         await cluster.start_broker()
-        await eventually(lambda: "unknown-to-the-master" not in slave.topics)
+        await eventually(lambda: "unknown-to-the-master" not in slave.tables.topics)

@@ -204,7 +204,7 @@ async def test_a_transaction_ends_with_the_answer(bed: BrokerBed, producer: BedC
     assert delivered(bed) == [b"a"]
     await round_after(bed, 60)
     assert await producer.all_asked() == []
-    assert bed.broker.pending_halves.progress == len(halves(bed)) == 4
+    assert bed.broker.waiting.pending_halves.progress == len(halves(bed)) == 4
 
 
 async def test_a_young_transaction_is_left_alone(bed: BrokerBed, producer: BedClient) -> None:
@@ -212,7 +212,7 @@ async def test_a_young_transaction_is_left_alone(bed: BrokerBed, producer: BedCl
     await round_after(bed, 5.999)
     assert await producer.all_asked() == []
     assert len(halves(bed)) == 1
-    assert bed.broker.pending_halves.progress == 0
+    assert bed.broker.waiting.pending_halves.progress == 0
 
 
 async def test_what_is_over_is_not_asked_about(bed: BrokerBed, producer: BedClient) -> None:
@@ -310,7 +310,7 @@ async def test_who_never_answers_is_given_up(bed: BrokerBed, producer: BedClient
         await round_after(bed, 60)
     assert len(await producer.all_asked()) == 3
     assert given_up(bed) == [b"a"]
-    topic = bed.broker.topics.find(GIVEN_UP_TOPIC)
+    topic = bed.broker.tables.topics.find(GIVEN_UP_TOPIC)
     assert topic is not None
     assert (topic.read_queue_nums, topic.perm) == (1, 6)
     assert bed.wants_to_register
@@ -366,7 +366,7 @@ async def test_a_copy_whose_first_is_over_in_apaches_store_is_passed_by(
     )
     await round_after(bed, 60)
     assert await producer.all_asked() == []
-    assert bed.broker.pending_halves.progress == 2
+    assert bed.broker.waiting.pending_halves.progress == 2
 
 
 async def test_a_round_ends_although_it_puts_half_messages_again(tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ async def test_a_round_ends_although_it_puts_half_messages_again(tmp_path: Path)
         await round_after(bed, 6)
         questions = [read_record(each.body).body for each in await producer.all_asked()]
         assert questions == [b"%d" % number for number in range(100)]
-        assert (bed.broker.pending_halves.progress, len(halves(bed))) == (100, 200)
+        assert (bed.broker.waiting.pending_halves.progress, len(halves(bed))) == (100, 200)
 
 
 async def test_a_round_leaves_its_progress_where_apache_looks_for_it(
@@ -390,8 +390,8 @@ async def test_a_round_leaves_its_progress_where_apache_looks_for_it(
     await round_after(bed, 6)
     bed.broker.store._flusher.want()
     await eventually(lambda: bed.broker.store.synced_end == bed.broker.store.log_end)
-    bed.broker.pending_halves.commit_progress(bed.broker.store.synced_end)
-    offsets = bed.broker.offsets
+    bed.broker.waiting.pending_halves.commit_progress(bed.broker.store.synced_end)
+    offsets = bed.broker.tables.offsets
     assert offsets.find("CID_RMQ_SYS_TRANS", HALF_TOPIC, 0) == 3
     assert offsets.find("CID_RMQ_SYS_TRANS", OP_TOPIC, 0) == 3
 
@@ -463,7 +463,7 @@ async def test_a_full_disk_ends_the_round_and_the_next_goes_on_there(tmp_path: P
             await begin(bed, producer, str(number))
         disk.is_full = True
         await round_after(bed, 6)
-        progress = bed.broker.pending_halves.progress
+        progress = bed.broker.waiting.pending_halves.progress
         assert 0 < progress < 40
         assert len(await producer.all_asked()) == progress
         disk.is_full = False
@@ -473,9 +473,9 @@ async def test_a_full_disk_ends_the_round_and_the_next_goes_on_there(tmp_path: P
 
 
 async def test_the_topic_of_half_messages_is_made_by_the_first_round(bed: BrokerBed) -> None:
-    assert HALF_TOPIC not in bed.broker.topics
+    assert HALF_TOPIC not in bed.broker.tables.topics
     await check_transactions(bed.broker)
-    topic = bed.broker.topics.find(HALF_TOPIC)
+    topic = bed.broker.tables.topics.find(HALF_TOPIC)
     assert topic is not None
     assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (1, 1, 6)
     assert "topics.json" in bed.unsaved_files
@@ -516,9 +516,9 @@ async def test_with_sync_flush_a_late_disk_leaves_the_question_to_the_next_round
         await begin(bed, producer, "a")
         stop_disk(bed)
         await round_after(bed, 6)
-        await until_late(bed.broker.acks, bed.clock, bed.connect())
+        await until_late(bed.broker.messages.acks, bed.clock, bed.connect())
         sync_disk(bed)
-        await eventually(lambda: bed.broker.pending_halves.end == 2)
+        await eventually(lambda: bed.broker.waiting.pending_halves.end == 2)
         assert await producer.all_asked() == []
         checking = asyncio.create_task(check_transactions(bed.broker))
         await eventually(lambda: bed.broker.store.log_end > bed.broker.store.synced_end)
@@ -532,7 +532,7 @@ async def test_rounds_come_in_the_interval_that_is_configured(tmp_path: Path) ->
         producer = await member(bed, "one")
         await begin(bed, producer, "a")
         bed.clock.advance(6)
-        bed.broker.services.once("check", lambda: keep_checking(bed.broker))
+        bed.broker.background.services.once("check", lambda: keep_checking(bed.broker))
         assert read_record((await producer.asked()).body).body == b"a"
 
 
@@ -543,7 +543,7 @@ async def test_a_slave_asks_nobody(tmp_path: Path) -> None:
         producer = await member(bed, "one")
         await round_after(bed, 60)
         assert await producer.all_asked() == []
-        assert HALF_TOPIC not in bed.broker.topics
+        assert HALF_TOPIC not in bed.broker.tables.topics
 
 
 @pytest.mark.slow

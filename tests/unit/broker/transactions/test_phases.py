@@ -129,7 +129,7 @@ async def test_a_half_message_is_stored_where_no_consumer_finds_it(
         "REAL_QID": "1",
     }
     assert delivered(bed) == []
-    assert bed.broker.topics.find("TopicA") is not None
+    assert bed.broker.tables.topics.find("TopicA") is not None
 
 
 def without_checksum(message: StoredMessage) -> dict[str, str]:
@@ -371,7 +371,7 @@ async def test_a_commit_whose_op_message_found_no_room_is_over_all_the_same(
             await end(producer, half, COMMIT)
             disk.is_full = False
             bed.clock.advance(2)
-            if bed.broker.pending_halves.unrecorded:
+            if bed.broker.waiting.pending_halves.unrecorded:
                 break
         else:
             pytest.fail("there was always room")
@@ -379,7 +379,7 @@ async def test_a_commit_whose_op_message_found_no_room_is_over_all_the_same(
         await end(producer, half, COMMIT)
         await round_after(bed, 60)
         assert len(messages(bed.broker.store, "TopicA", 2)) == count
-        assert bed.broker.pending_halves.unrecorded == []
+        assert bed.broker.waiting.pending_halves.unrecorded == []
         assert over(bed)[-1] == b"%d" % half.queue_offset
 
 
@@ -404,7 +404,7 @@ async def test_after_a_crash_what_was_asked_about_is_not_asked_about_twice(
     await end(producer, asked_about(question), COMMIT)
     # The progress of the round is in no file yet.
     async with broker_bed(killed(bed, "killed")) as again:
-        assert again.broker.pending_halves.progress == 0
+        assert again.broker.waiting.pending_halves.progress == 0
         client = await member(again)
         await end(client, first, COMMIT)
         again.clock.advance(120)
@@ -423,7 +423,7 @@ async def test_after_a_clean_stop_everything_is_as_it_was(tmp_path: Path) -> Non
         await round_after(bed, 60)
         (question,) = await producer.all_asked()
     async with broker_bed(tmp_path) as bed:
-        pending = bed.broker.pending_halves
+        pending = bed.broker.waiting.pending_halves
         assert pending.progress == 2
         producer = await member(bed)
         await end(producer, done, COMMIT)
@@ -453,7 +453,7 @@ async def test_an_older_copy_that_apache_ended_is_the_end_of_all(
     await begin(bed, producer, "a")
     await round_after(bed, 60)
     await producer.all_asked()
-    append_message(bed.broker, op_message(0, bed.broker.store_host, 0))
+    append_message(bed.broker.messages, op_message(0, bed.broker.messages.store_host, 0))
     async with broker_bed(killed(bed, "killed")) as again:
         client = await member(again)
         await round_after(again, 120)
@@ -467,7 +467,7 @@ async def test_after_a_crash_all_keys_are_filed_before_ends_are_looked_for(
     await begin(bed, producer, "a")
     for _ in range(3000):  # more than two looks would file
         bed.put(b"")
-    append_message(bed.broker, committed(halves(bed)[0]))  # the first step of a commit
+    append_message(bed.broker.messages, committed(halves(bed)[0]))  # the first step of a commit
     async with broker_bed(killed(bed, "killed")) as again:
         client = await member(again)
         await round_after(again, 60)
@@ -521,8 +521,8 @@ async def live(bed: BrokerBed, producer: BedClient) -> None:
         await round_after(bed, 60)
         for question in await producer.all_asked():
             await answer(producer, question)
-        bed.broker.pending_halves.commit_progress(bed.broker.store.synced_end)
-        await bed.broker.offset_saver.until_saved()
+        bed.broker.waiting.pending_halves.commit_progress(bed.broker.store.synced_end)
+        await bed.broker.tables.savers.offsets.until_saved()
 
 
 async def answer(client: BedClient, question: Command) -> None:

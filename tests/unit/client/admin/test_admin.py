@@ -75,7 +75,7 @@ async def send(
 
 
 def commit(cluster: LiveCluster, offset: int, group: str = GROUP, queue_id: int = 0) -> None:
-    cluster.brokers["broker-a"].offsets.commit(group, TOPIC, queue_id, offset)
+    cluster.brokers["broker-a"].tables.offsets.commit(group, TOPIC, queue_id, offset)
 
 
 @asynccontextmanager
@@ -215,11 +215,11 @@ async def test_settings_of_a_group_that_have_no_name_here_are_kept(
     cluster: LiveCluster, admin: AsyncAdmin
 ) -> None:
     await admin.create_group(GROUP)
-    found = cluster.brokers["broker-a"].groups.find(GROUP)
+    found = cluster.brokers["broker-a"].tables.groups.find(GROUP)
     assert found is not None
     found.which_broker_when_consume_slowly = 7
     await admin.create_group(GROUP, GroupSettings(retry_count_max=1))
-    changed = cluster.brokers["broker-a"].groups.find(GROUP)
+    changed = cluster.brokers["broker-a"].tables.groups.find(GROUP)
     assert changed is not None
     assert (changed.which_broker_when_consume_slowly, changed.retry_max_times) == (7, 1)
 
@@ -244,7 +244,7 @@ async def test_offsets_go_with_their_group_unless_they_are_kept(
     await admin.create_group(GROUP)
     commit(cluster, 1)
     await admin.delete_group(GROUP, keep_offsets=keep_offsets)
-    found = cluster.brokers["broker-a"].offsets.find(GROUP, topic, 0)
+    found = cluster.brokers["broker-a"].tables.offsets.find(GROUP, topic, 0)
     assert found == (1 if keep_offsets else None)
 
 
@@ -267,7 +267,7 @@ async def test_producers_are_known(admin: AsyncAdmin, cluster: LiveCluster, topi
     assert await admin.producers("shop") == []
     async with AsyncProducer(cluster.name_server, "shop") as producer:
         await producer.send(Message(topic, b"x"))
-        producers = cluster.brokers["broker-a"].producers
+        producers = cluster.brokers["broker-a"].clients.producers
         await eventually(lambda: producers.members("shop"))
         (connection,) = await admin.producers("shop")
     assert connection.language == "PYTHON"
@@ -401,7 +401,7 @@ async def test_a_reset_is_planned_and_then_applied(
     await send(cluster, b"1", b"2", b"3")
     await admin.create_group(GROUP)
     commit(cluster, 2)
-    offsets = cluster.brokers["broker-a"].offsets
+    offsets = cluster.brokers["broker-a"].tables.offsets
     async with AsyncExitStack() as stack:
         members = (await stack.enter_async_context(member(cluster)),) if is_online else ()
         plan = await admin.plan_reset(GROUP, topic, to)
@@ -423,7 +423,7 @@ async def test_one_queue_can_be_moved_alone(admin: AsyncAdmin, cluster: LiveClus
     plan = await admin.plan_reset(GROUP, TOPIC, 0, queues=[QUEUE])
     assert [move.queue for move in plan.moves] == [QUEUE]
     await admin.apply_reset(plan)
-    offsets = cluster.brokers["broker-a"].offsets
+    offsets = cluster.brokers["broker-a"].tables.offsets
     assert [offsets.find(GROUP, TOPIC, queue_id) for queue_id in (0, 1)] == [0, 1]
     with pytest.raises(BadArgument, match="not a queue"):
         await admin.plan_reset(GROUP, TOPIC, 0, queues=[QUEUE._replace(queue_id=2)])
@@ -627,4 +627,4 @@ async def test_errors_say_who_did_not_answer(cluster: LiveCluster, admin: AsyncA
 async def test_brokers_hear_nothing_of_an_admin(admin: AsyncAdmin, cluster: LiveCluster) -> None:
     await admin.create_topic(TOPIC)
     await admin.topic_statistics(TOPIC)
-    assert not list(cluster.brokers["broker-a"].producers.groups())
+    assert not list(cluster.brokers["broker-a"].clients.producers.groups())

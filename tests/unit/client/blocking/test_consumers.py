@@ -49,7 +49,7 @@ async def test_a_function_gets_messages_in_other_threads(cluster: LiveCluster) -
 
     await run(program, cluster)
     assert Counter(bodies) == Counter(BODIES)
-    offsets = cluster.brokers["broker-a"].offsets.queues(GROUP, TOPIC)
+    offsets = cluster.brokers["broker-a"].tables.offsets.queues(GROUP, TOPIC)
     assert sum(offsets.values()) == len(BODIES)
 
 

@@ -58,9 +58,9 @@ async def test_clients_of_one_name_are_one_client_to_brokers(cluster: LiveCluste
         await other.send(Message(TOPIC, b"y"))
         await inbox.has(2)
         broker = cluster.brokers["broker-a"]
-        group = broker.consumers.find("billing")
+        group = broker.clients.consumers.find("billing")
         assert group is not None
-        await eventually(lambda: {"shop", "other-shop"} <= set(broker.producers.groups()))
+        await eventually(lambda: {"shop", "other-shop"} <= set(broker.clients.producers.groups()))
 
 
 async def test_who_leaves_says_good_bye_for_itself_alone(scripted: ScriptedCluster) -> None:

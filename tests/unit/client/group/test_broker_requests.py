@@ -70,7 +70,7 @@ class Operator:
 
     @property
     def client_id(self) -> str:
-        group = self._broker.consumers.find(GROUP)
+        group = self._broker.clients.consumers.find(GROUP)
         assert group is not None
         (client,) = group.members.values()
         return client.client_id
@@ -80,7 +80,7 @@ class Operator:
 
     async def ask_consumer(self, code: RequestCode, header: Header, body: bytes = b"") -> Command:
         """Without what the broker would make of it."""
-        group = self._broker.consumers.find(GROUP)
+        group = self._broker.clients.consumers.find(GROUP)
         assert group is not None
         (connection,) = group.members
         return await connection.call(Command(code, fields=fields_of(header), body=body), 10.0)
@@ -299,7 +299,7 @@ async def test_offsets_are_reset_in_either_form(
 async def test_a_reset_is_kept_at_once_whoever_commits(
     cluster: LiveCluster, operator: Operator
 ) -> None:
-    offsets = cluster.brokers["broker-a"].offsets
+    offsets = cluster.brokers["broker-a"].tables.offsets
     reading = AsyncPullConsumer(
         cluster.name_server,
         GROUP,

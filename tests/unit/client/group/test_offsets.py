@@ -116,7 +116,7 @@ async def test_a_pull_consumer_commits_to_the_store_of_the_program(
         await pulling.commit({queue: 4})
         assert await pulling.committed(queue) == 4
     assert store.offsets == {queue: 4}
-    assert cluster.brokers["broker-a"].offsets.find(GROUP, TOPIC, 0) is None
+    assert cluster.brokers["broker-a"].tables.offsets.find(GROUP, TOPIC, 0) is None
 
 
 def test_what_is_no_store_is_refused() -> None:

@@ -93,7 +93,7 @@ async def test_a_group_that_dies_before_its_first_commit_goes_on_where_it_began(
     async with consumer(cluster, Inbox(), start_from=StartFrom.LAST, commit_interval_s=600):
         # Whatever happens to it now.
         await eventually(lambda: committed(cluster) == 3)
-    assert cluster.brokers["broker-a"].offsets.find(GROUP, TOPIC, 0) == 3
+    assert cluster.brokers["broker-a"].tables.offsets.find(GROUP, TOPIC, 0) == 3
 
 
 async def test_what_was_never_committed_is_not_taken_for_0(
@@ -103,7 +103,7 @@ async def test_what_was_never_committed_is_not_taken_for_0(
     await send(producer, *numbers(4))
     # A broker of ours that looks like a 4.9, which does not know how to say "never".
     monkeypatch.setattr("roquet.client.cluster.brokers.OUR_LANGUAGE", "ESPERANTO")
-    cluster.brokers["broker-a"].offsets.commit(GROUP, TOPIC, 0, 0)
+    cluster.brokers["broker-a"].tables.offsets.commit(GROUP, TOPIC, 0, 0)
     async with consumer(cluster, Inbox(), start_from=StartFrom.LAST) as reading:
         brokers = reading._lifecycle.usable().membership.brokers
         assert await brokers.committed(GROUP, QueueRef(TOPIC, "broker-a", 0)) is not None
@@ -230,7 +230,7 @@ async def test_a_queue_that_was_added_later_begins_as_the_option_says(
     async with consumer(old_cluster, after, **options) as reading:
         await eventually(lambda: added in reading.statistics().queues)
         store.append(draft(b"seen", topic=TOPIC, queue_id=1))
-        old_cluster.brokers["broker-a"].long_polls.announce(TOPIC, 1)
+        old_cluster.brokers["broker-a"].messages.long_polls.announce(TOPIC, 1)
         await eventually(lambda: b"seen" in after.bodies)
     assert (b"unseen" in after.bodies) is is_from_first
 
@@ -295,7 +295,9 @@ async def test_who_gains_a_queue_while_the_master_is_gone_begins_from_the_offset
             leaving.pause()
             await producer.send(Message(topic, b"left"), queue=queue)
             await eventually(
-                lambda: pair._brokers["broker-a"].offsets.find(GROUP, topic, queue.queue_id) == 1
+                lambda: (
+                    pair._brokers["broker-a"].tables.offsets.find(GROUP, topic, queue.queue_id) == 1
+                )
             )
             await pair.copied()
             await pair.kill_master()

@@ -558,7 +558,7 @@ async def test_a_new_broker_is_found(cluster: LiveCluster) -> None:
     async with producer(cluster, route_interval_s=0.05) as sending:
         await sending.send(Message(TOPIC, b"x"))
         await cluster.start_broker("broker-b")
-        cluster.brokers["broker-b"].topics.find_or_create(TOPIC, 4)
+        cluster.brokers["broker-b"].tables.topics.find_or_create(TOPIC, 4)
         names: set[str] = set()
         async with asyncio.timeout(PATIENT_S):
             while len(names) < 2:

@@ -365,7 +365,7 @@ async def test_brokers_ask_only_producers_that_can_answer(cluster: LiveCluster) 
         await asked.prepare(Message(TOPIC, b"no"))
         prepared = await preparing.prepare(Message(TOPIC, b"yes"))
         await eventually(lambda: len(cluster.all_stored(TOPIC)) == 1)
-        assert len(cluster.brokers["broker-a"].producers.members("sink")) == 1
+        assert len(cluster.brokers["broker-a"].clients.producers.members("sink")) == 1
     assert prepared.id in asked_for
 
 
@@ -400,7 +400,7 @@ async def test_a_producer_that_only_waits_is_asked_about_what_another_one_left(
         await first.close()
     oracle = Oracle(COMMIT)
     async with producing(cluster, oracle):
-        members = [cluster.brokers[name].producers for name in ("broker-a", "broker-b")]
+        members = [cluster.brokers[name].clients.producers for name in ("broker-a", "broker-b")]
         assert all(each.members("payers") for each in members)
         await eventually(lambda: bodies(cluster) == [b"order 7"])
     assert [each.body for each in oracle.asked] == [b"order 7"]
@@ -412,7 +412,7 @@ async def test_an_idle_producer_meets_brokers_that_come_later(tmp_path: Path) ->
         producing(cluster, route_interval_s=0.05),
     ):
         broker = await cluster.start_broker("broker-a")
-        await eventually(lambda: broker.producers.members("payers"))
+        await eventually(lambda: broker.clients.producers.members("payers"))
 
 
 async def test_a_producer_opens_without_a_name_server_and_says_so(
@@ -424,10 +424,10 @@ async def test_a_producer_opens_without_a_name_server_and_says_so(
         await cluster.start_names()
         await cluster.stop_broker("broker-a")
         broker = await cluster.start_broker("broker-a")
-        await eventually(lambda: broker.producers.members("payers"))
+        await eventually(lambda: broker.clients.producers.members("payers"))
 
 
 async def test_who_cannot_be_asked_is_not_introduced(cluster: LiveCluster) -> None:
     async with AsyncTransactionProducer(cluster.name_server, "payers", check=None) as producer:
         await producer.prepare(Message(TOPIC, b"x"))
-        assert not cluster.brokers["broker-a"].producers.members("payers")
+        assert not cluster.brokers["broker-a"].clients.producers.members("payers")

@@ -69,7 +69,7 @@ def put(cluster: LiveCluster, bodies: Iterable[bytes], queue_id: int = 0, **memb
     broker = cluster.brokers["broker-a"]
     for body in bodies:
         broker.store.append(draft(body, topic=TOPIC, queue_id=queue_id, **members))
-    broker.long_polls.announce(TOPIC, queue_id)
+    broker.messages.long_polls.announce(TOPIC, queue_id)
 
 
 def numbers(count: int, start: int = 0) -> list[bytes]:
@@ -86,7 +86,7 @@ async def polled(consumer: AsyncPullConsumer, count: int) -> list[bytes]:
 
 
 def kept(cluster: LiveCluster, queue_id: int = 0) -> int | None:
-    return cluster.brokers["broker-a"].offsets.find(GROUP, TOPIC, queue_id)
+    return cluster.brokers["broker-a"].tables.offsets.find(GROUP, TOPIC, queue_id)
 
 
 # Reading.
@@ -185,7 +185,7 @@ async def test_what_is_not_wanted_is_passed_by_commits(cluster: LiveCluster) -> 
 
 async def test_a_group_goes_on_where_it_was(cluster: LiveCluster) -> None:
     put(cluster, numbers(3))
-    cluster.brokers["broker-a"].offsets.commit(GROUP, TOPIC, 0, 2)
+    cluster.brokers["broker-a"].tables.offsets.commit(GROUP, TOPIC, 0, 2)
     async with reader(cluster, start_from=StartFrom.LAST) as consumer:
         assert await polled(consumer, 1) == [b"2"]
 

@@ -176,7 +176,7 @@ async def test_a_new_group_can_begin_at_a_moment(
     await send(producer, b"new")
     inbox = Inbox()
     # The broker would give a group without an offset the first message of such a small queue.
-    cluster.brokers["broker-a"].offsets.forget_group(GROUP)
+    cluster.brokers["broker-a"].tables.offsets.forget_group(GROUP)
     async with consumer(cluster, inbox, start_from=moment):
         await inbox.has(1)
     assert inbox.bodies[-1] == b"new"
@@ -187,7 +187,7 @@ async def test_an_offset_the_queue_does_not_have_is_corrected(
 ) -> None:
     await new_topic(cluster, 1)
     await send(producer, b"x")
-    cluster.brokers["broker-a"].offsets.commit(GROUP, TOPIC, 0, 1000)
+    cluster.brokers["broker-a"].tables.offsets.commit(GROUP, TOPIC, 0, 1000)
     inbox = Inbox()
     async with consumer(cluster, inbox):
         await eventually(lambda: committed(cluster) == 1)
@@ -522,7 +522,7 @@ async def test_a_fork_needs_a_consumer_of_its_own(cluster: LiveCluster) -> None:
 
 async def test_who_leaves_is_not_a_member_any_more(cluster: LiveCluster) -> None:
     await new_topic(cluster, 1)
-    consumers = cluster.brokers["broker-a"].consumers
+    consumers = cluster.brokers["broker-a"].clients.consumers
     reading = consumer(cluster, Inbox())
     await reading.open()
     await eventually(lambda: consumers.find(GROUP) is not None)

@@ -88,7 +88,7 @@ class Log:
 
 
 def committed(cluster: LiveCluster) -> int:
-    return sum(cluster.brokers["broker-a"].offsets.queues(GROUP, TOPIC).values())
+    return sum(cluster.brokers["broker-a"].tables.offsets.queues(GROUP, TOPIC).values())
 
 
 @pytest.mark.parametrize("is_coroutine", [True, False])
@@ -251,7 +251,7 @@ async def test_a_queue_is_handed_over_when_its_listener_has_ended(
     async def listen(message: ReceivedMessage) -> None:
         second.append(message)
 
-    locks = cluster.brokers["broker-a"].locks
+    locks = cluster.brokers["broker-a"].clients.locks
     async with consumer(cluster, listen_slowly) as one:
         await eventually(lambda: len(first) == QUEUE_COUNT)
         async with consumer(cluster, listen):
@@ -335,7 +335,7 @@ async def test_a_queue_that_somebody_else_locked_is_given_up_and_taken_back_late
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(assignment, "RENEW_PERIOD_S", 0.05)
-    locks = cluster.brokers["broker-a"].locks
+    locks = cluster.brokers["broker-a"].clients.locks
     key = lock_key(queues[0])
     delivered: list[ReceivedMessage] = []
 
@@ -380,7 +380,7 @@ async def test_closing_begins_nothing_more_and_leaves_what_will_not_end_locked(
     is_closing = threading.Event()
     reading = consumer(cluster, listen, close_timeout_s=1)
     await reading.open()
-    locks = cluster.brokers["broker-a"].locks
+    locks = cluster.brokers["broker-a"].clients.locks
     await eventually(lambda: owner_of(locks, queues[1]) is None)
     assert owner_of(locks, queues[0]) is not None
     assert {message.body for message in calls if message.queue != queues[0]} == {b"0", b"1"}
@@ -415,7 +415,7 @@ async def test_a_lock_that_somebody_else_has_is_waited_for(
     cluster: LiveCluster, producer: AsyncProducer, queues: list[QueueRef]
 ) -> None:
     await send(producer, queues[:1], 1)
-    locks = cluster.brokers["broker-a"].locks
+    locks = cluster.brokers["broker-a"].clients.locks
     key = lock_key(queues[0])
     locks.lock("somebody else", [key])
     delivered: list[bytes] = []

@@ -119,7 +119,7 @@ async def test_names_are_those_inside_a_namespace(cluster: LiveCluster) -> None:
         assert (chunk.queue, bodies([chunk])) == (QUEUE, [b"a", b"b"])
         await reader.commit("group", {QUEUE: 1})
         assert await reader.committed("group", [QUEUE]) == {QUEUE: 1}
-    assert cluster.brokers["broker-a"].offsets.find("eu%group", f"eu%{TOPIC}", 0) == 1
+    assert cluster.brokers["broker-a"].tables.offsets.find("eu%group", f"eu%{TOPIC}", 0) == 1
 
 
 async def test_nobody_is_told_of_a_reader(
@@ -127,7 +127,7 @@ async def test_nobody_is_told_of_a_reader(
 ) -> None:
     await send(producer, [b"a"])
     await read(reader, 0, 1)
-    assert cluster.brokers["broker-a"].consumers.groups_of(TOPIC) == []
+    assert cluster.brokers["broker-a"].clients.consumers.groups_of(TOPIC) == []
 
 
 async def test_a_reader_is_used_while_it_is_open(cluster: LiveCluster) -> None:
@@ -211,8 +211,8 @@ async def test_a_group_that_only_commits_is_known_to_tools_and_has_no_members(
     await send(producer, [b"x"] * 10)
     await reader.commit("query", {QUEUE: 4})
     broker = cluster.brokers["broker-a"]
-    assert broker.topics.find("%RETRY%query") is not None
-    assert broker.consumers.find("query") is None
+    assert broker.tables.topics.find("%RETRY%query") is not None
+    assert broker.clients.consumers.find("query") is None
     async with AsyncAdmin(cluster.name_server) as admin:
         lags = {each.queue: each.lag for each in (await admin.progress("query")).queues}
     assert lags[QUEUE] == 6
@@ -225,7 +225,7 @@ async def test_members_of_a_group_do_not_notice_a_commit(
     consumer = AsyncPushConsumer(cluster.name_server, "billing", lambda _: None)
     consumer.subscribe(TOPIC)
     async with consumer:
-        group = cluster.brokers["broker-a"].consumers.find("billing")
+        group = cluster.brokers["broker-a"].clients.consumers.find("billing")
         assert group is not None
         members = group.client_ids
         await reader.commit("billing", {QUEUE._replace(queue_id=1): 0})

@@ -168,7 +168,7 @@ class FailoverMember:
         view = view_of(self._keys, found.revision, found.entries)
         if self._broker() is not broker:
             return
-        epochs = _secret(broker).epochs
+        epochs = _secret(broker.replication).epochs
         if view.members is not None:
             epochs.note_electorate()
         me = Self(
@@ -209,7 +209,7 @@ class FailoverMember:
         assert view.master is not None
         self._vacant_since_s = self._vote_sent = None
         replication = broker.replication
-        _secret(broker).epochs.see(view.epoch)
+        _secret(broker.replication).epochs.see(view.epoch)
         replication.master_address = view.master.address
         replication.master_ha_address = view.master.ha_address
         link = replication.master_link
@@ -240,7 +240,7 @@ class FailoverMember:
         await self._stand(broker, view, lease_id, frozenset({self._replica(broker)}))
         if self._epoch is not None and self._is_to_found:
             self._is_to_found = False  # Only once: from now on there are elections.
-            _secret(broker).epochs.note_founded(is_founded=True)
+            _secret(broker.replication).epochs.note_founded(is_founded=True)
 
     async def _vote(self, broker: Broker, view: RecordsView, lease_id: int) -> None:
         """There is no master, so the log must not grow."""
@@ -280,7 +280,7 @@ class FailoverMember:
             )
 
     def _replica(self, broker: Broker) -> Replica:
-        return Replica(self._config.replica_id, _secret(broker).epochs.author)
+        return Replica(self._config.replica_id, _secret(broker.replication).epochs.author)
 
     def _candidacy(self, broker: Broker, view: RecordsView) -> Candidacy:
         place, (replica_id, store) = _place(broker), self._replica(broker)
@@ -293,7 +293,7 @@ class FailoverMember:
         """Becomes master, unless another broker does or the in-sync set changes meanwhile."""
         identity, place = identity_of(broker.config), _place(broker)
         me = MasterRecord(self._config.replica_id, identity.address, identity.ha_address)
-        base = view.base_above(_secret(broker).epochs.seen)
+        base = view.base_above(_secret(broker.replication).epochs.seen)
         replicas_needed = broker.replication.ack_rule.replicas_needed
         revision = await self._etcd.change(
             [
@@ -416,15 +416,15 @@ class FailoverMember:
         self._problems.warning(text, text)
 
 
-def _secret(broker: Broker) -> SharedSecret:
-    secret = broker.replication.secret
+def _secret(replication: Replication) -> SharedSecret:
+    secret = replication.secret
     assert secret is not None, "without a secret there is no election"
     return secret
 
 
 def _place(broker: Broker, end: int | None = None) -> LogPlace:
     end = broker.store.log_end if end is None else end
-    return LogPlace(_secret(broker).epochs.history.at(end).number, end)
+    return LogPlace(_secret(broker.replication).epochs.history.at(end).number, end)
 
 
 def _replicas_promised(view: RecordsView, replication: Replication) -> int:
