@@ -4,7 +4,8 @@ What follows from a pull:
 
     found, nothing new or matched  continue at the next offset
     the queue starts later         continue there; buffered messages stay valid
-    the queue ends before          go back; buffered messages are pulled again
+    the queue ends before          go back, as far as anything is unfinished; buffered messages
+                                   are pulled again
     no progress                    pause, or the broker is asked without end
     no reply for two minutes       the consumer restarts the queue (`is_stuck`)
     refused or unreachable         see `recovery_of`; then the same pull again
@@ -71,6 +72,22 @@ def has_progress(pulled: Pulled, offset: int) -> bool:
     return pulled.status is PullStatus.NOTHING_NEW or pulled.next_offset != offset
 
 
+def restart_offset(pulled: Pulled, offset: int, unfinished_offset: int) -> int:
+    """Where to continue instead of at `offset`, which is beyond what the broker has.
+
+    An operator's wish counts as it is. But where the queue ends earlier than it did, as after a
+    switch of masters, messages that are still being processed must not be skipped.
+    """
+    if _is_operators_wish(pulled, offset):
+        return pulled.next_offset
+    return min(pulled.next_offset, unfinished_offset)
+
+
+def _is_operators_wish(pulled: Pulled, offset: int) -> bool:
+    """A broker that has the offset names another one only if the group was moved."""
+    return pulled.min_offset <= offset <= pulled.max_offset
+
+
 class Intake(Protocol):
     """Where the messages of one queue go: what a loop calls."""
 
@@ -79,6 +96,10 @@ class Intake(Protocol):
 
     async def restart_at(self, offset: int) -> None:
         """The same, but buffered messages are discarded."""
+
+    @property
+    def unfinished_offset(self) -> int:
+        """Everything before it is finished. Known since `start_at`."""
 
     async def until_room(self) -> None:
         """Returns when more may be pulled."""
@@ -203,7 +224,8 @@ class PullLoop:
         if pulled.status is PullStatus.OUT_OF_RANGE:
             self._log_jump(pulled, offset)
         if pulled.status is PullStatus.OUT_OF_RANGE and pulled.next_offset < offset:
-            await self._restart_intake(pulled.next_offset)
+            unfinished_offset = self._intake.unfinished_offset
+            await self._restart_intake(restart_offset(pulled, offset, unfinished_offset))
         else:
             self._offset = pulled.next_offset
             await self._intake.take_in(pulled, duration_s)
@@ -212,7 +234,7 @@ class PullLoop:
 
     def _log_jump(self, pulled: Pulled, offset: int) -> None:
         """Why it continues at another offset than it asked for."""
-        if pulled.min_offset <= offset <= pulled.max_offset:
+        if _is_operators_wish(pulled, offset):
             log.info(
                 "%s: an operator moved the group from %d to %d",
                 self._queue,

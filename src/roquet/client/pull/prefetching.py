@@ -176,6 +176,12 @@ class Prefetcher:
         self._forget_cached()
         self.start_at(offset)
 
+    @property
+    def unfinished_offset(self) -> int:
+        """Of what is cached, nothing may be skipped; what was polled is the program's."""
+        assert self.position is not None
+        return self.position
+
     async def until_room(self) -> None:
         await self._may_pull.wait()
 

@@ -124,6 +124,11 @@ class QueueReader:
         await keeper.save([self.queue])
         self.start_at(offset)
 
+    @property
+    def unfinished_offset(self) -> int:
+        assert self.feed is not None
+        return self.feed.book.commit_offset
+
     async def until_room(self) -> None:
         await self._context.may_pull.wait()
         assert self.feed is not None

@@ -20,6 +20,7 @@ from tests.support.fake_clock import FakeClock
 
 QUEUE = QueueRef("orders", "broker-a", 0)
 START = 10
+UNFINISHED = 5
 LONG_S = 3600.0
 
 Answer = Pulled | ClientError
@@ -44,6 +45,10 @@ class Ledger:
 
     async def restart_at(self, offset: int) -> None:
         self.entries.append(("restart", offset))
+
+    @property
+    def unfinished_offset(self) -> int:
+        return UNFINISHED
 
     async def until_room(self) -> None:
         await asyncio.sleep(0)
@@ -195,11 +200,24 @@ async def test_messages_that_expired_cost_nothing_that_is_here(new_reader: New) 
     assert reader.ledger.entries == [("start", START), ("take in", 50)]
 
 
+async def test_an_operator_may_move_it_beyond_what_is_in_hand(new_reader: New) -> None:
+    reader = new_reader(pulled(PullStatus.OUT_OF_RANGE, UNFINISHED + 2))
+    await reader.has_asked(2)
+    assert reader.ledger.entries == [("start", START), ("restart", UNFINISHED + 2)]
+
+
 async def test_a_queue_that_ends_before_is_read_again_from_there(new_reader: New) -> None:
     reader = new_reader(pulled(PullStatus.OUT_OF_RANGE, 3))
     await reader.has_asked(2)
     assert reader.script.asked == [START, 3]
     assert reader.ledger.entries == [("start", START), ("restart", 3)]
+
+
+async def test_a_queue_that_ends_before_loses_nothing_that_is_in_hand(new_reader: New) -> None:
+    ends_at = UNFINISHED + 2
+    reader = new_reader(Pulled(PullStatus.OUT_OF_RANGE, [], ends_at, 0, ends_at))
+    await reader.has_asked(2)
+    assert reader.ledger.entries == [("start", START), ("restart", UNFINISHED)]
 
 
 @pytest.mark.parametrize(
