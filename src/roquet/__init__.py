@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         MemberRates,
     )
     from roquet.client.admin.messages import TraceEvent
+    from roquet.client.admin.missing import MissingBroker
     from roquet.client.admin.progress import GroupProgress, QueueProgress
     from roquet.client.admin.resets import QueueMove, ResetPlan
     from roquet.client.admin.servers import AdminConfig
@@ -171,6 +172,7 @@ __all__ = [
     "Message",
     "MessageKind",
     "MessageNotFound",
+    "MissingBroker",
     "NoNameServer",
     "NoReply",
     "NoTimers",
@@ -292,6 +294,7 @@ _HOMES: Final = {
     "Message": "roquet.protocol.messages.message",
     "MessageKind": "roquet.client.hooks",
     "MessageNotFound": "roquet.client.errors",
+    "MissingBroker": "roquet.client.admin.missing",
     "NoNameServer": "roquet.client.errors",
     "NoReply": "roquet.client.errors",
     "NoTimers": "roquet.client.errors",

@@ -62,7 +62,7 @@ def _define_selection(parser: ArgumentParser, count_default: int | None) -> None
 
 
 async def _list(session: Session) -> int:
-    counts = await session.admin.dead_letter_counts()
+    counts = await session.partial.dead_letter_counts()
     columns = ("group", "dead_letters", "last_stored")
     rows = [(group, each.message_count, each.last_stored) for group, each in counts.items()]
     session.finish(Report({}, [ReportTable("groups", columns, rows)]))
@@ -71,12 +71,12 @@ async def _list(session: Session) -> int:
 
 async def _show(session: Session) -> int:
     given = session.given
-    found = await session.admin.dead_letters(
+    found = await session.partial.dead_letters(
         given.group, begin=given.begin, end=given.end, count_max=given.count
     )
     if not found:
         # No dead letters is an answer; an unknown group is an error.
-        await session.admin.progress(given.group)
+        await session.partial.progress(given.group)
     columns = ("stored", "topic", "message_id", "tags", "keys", "tries", "error", "reason", "body")
     session.finish(Report({}, [ReportTable("dead_letters", columns, list(map(_row, found)))]))
     return DONE

@@ -76,7 +76,7 @@ def _define_settings(parser: ArgumentParser) -> None:
 
 
 async def _list(session: Session) -> int:
-    groups = await session.admin.groups(with_internal=session.given.all)
+    groups = await session.partial.groups(with_internal=session.given.all)
     if session.given.names:
         table = ReportTable("groups", ("group",), [(group,) for group in groups])
     else:
@@ -98,8 +98,8 @@ async def _list(session: Session) -> int:
 
 async def _list_row(session: Session, group: str) -> tuple[Fact, ...]:
     try:
-        members = await session.admin.members(group)
-        progress = await session.admin.progress(group)
+        members = await session.partial.members(group)
+        progress = await session.partial.progress(group)
     except GroupNotFound:
         return group, 0, None, 0, None, None, None, "deleted meanwhile"
     except ClientError as error:
@@ -126,7 +126,7 @@ def _kind(members: GroupMembers) -> str | None:
 
 
 async def _show(session: Session) -> int:
-    given, admin = session.given, session.admin
+    given, admin = session.given, session.partial
     progress, members, settings = await asyncio.gather(
         admin.progress(given.group, topic=given.topic),
         admin.members(given.group),
@@ -184,7 +184,7 @@ def _settings_table(settings: dict[str, GroupSettings]) -> ReportTable:
 
 
 async def _members(session: Session) -> int:
-    given, admin = session.given, session.admin
+    given, admin = session.given, session.partial
     if given.member is not None:
         session.finish(_member_report(await admin.running_info(given.group, given.member)))
         return DONE

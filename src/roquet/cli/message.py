@@ -188,8 +188,8 @@ def _bodies(session: Session) -> Iterator[bytes]:
 
 
 async def _tail(session: Session) -> int:
-    given, admin = session.given, session.admin
-    statistics = await admin.topic_statistics(given.topic)
+    given = session.given
+    statistics = await session.partial.topic_statistics(given.topic)
     ends = {each.queue: each.max_offset for each in statistics.queues}
     starts = {
         each.queue: max(each.min_offset, each.max_offset - given.last) for each in statistics.queues
@@ -212,7 +212,7 @@ async def _print_what_is_there(
     """In the order in which they were stored, so all are read first."""
     given = session.given
     found: list[ReceivedMessage] = []
-    messages = session.admin.follow(given.topic, start, ends=ends, tags=given.tags, sql=given.sql)
+    messages = session.partial.follow(given.topic, start, ends=ends, tags=given.tags, sql=given.sql)
     with session.reporter.late_progress("messages") as progress:
         async with aclosing(messages):
             async for message in messages:
@@ -230,7 +230,7 @@ async def _print_what_is_there(
 async def _print_all(session: Session, start: FollowFrom) -> None:
     given = session.given
     count = 0
-    messages = session.admin.follow(given.topic, start, tags=given.tags, sql=given.sql)
+    messages = session.partial.follow(given.topic, start, tags=given.tags, sql=given.sql)
     async with aclosing(messages):
         async for message in messages:
             if _is_wanted(session, message):
@@ -254,14 +254,14 @@ def _print(session: Session, message: ReceivedMessage) -> None:
 
 
 async def _by_id(session: Session) -> int:
-    message = await session.admin.message(session.given.topic, session.given.id)
+    message = await session.partial.message(session.given.topic, session.given.id)
     session.finish(message_report(message, as_json=session.given.json))
     return DONE
 
 
 async def _by_key(session: Session) -> int:
     given = session.given
-    found = await session.admin.messages_by_key(
+    found = await session.partial.messages_by_key(
         given.topic, given.key, begin=given.begin, end=given.end, count_max=given.count
     )
     return _show_found(session, found)
@@ -269,7 +269,7 @@ async def _by_key(session: Session) -> int:
 
 async def _by_time(session: Session) -> int:
     given = session.given
-    found = await session.admin.messages_between(
+    found = await session.partial.messages_between(
         given.topic, begin=given.begin, end=given.end, count_max=given.count
     )
     return _show_found(session, found)
@@ -277,7 +277,7 @@ async def _by_time(session: Session) -> int:
 
 async def _by_offset(session: Session) -> int:
     given = session.given
-    found = await session.admin.messages_of_queue(
+    found = await session.partial.messages_of_queue(
         QueueRef(given.topic, *given.queue), given.offset, count_max=given.count
     )
     return _show_found(session, found)
@@ -285,17 +285,17 @@ async def _by_offset(session: Session) -> int:
 
 def _show_found(session: Session, found: list[ReceivedMessage]) -> int:
     session.finish(messages_report(found, as_json=session.given.json))
-    if not found:
+    if not found and not session.partial.missing:
         raise Failed("no message matches: check the topic and the time range", NOT_FOUND)
     return DONE
 
 
 async def _trace(session: Session) -> int:
     given = session.given
-    events = await session.admin.trace(given.id, topic=given.trace_topic)
+    events = await session.partial.trace(given.id, topic=given.trace_topic)
     columns = ("time", "event", "group", "outcome", "took_ms", "store_host", "retries")
     session.finish(Report({}, [ReportTable("trace", columns, list(map(_trace_row, events)))]))
-    if not events:
+    if not events and not session.partial.missing:
         raise Failed(
             "no trace found: clients record traces with trace=True, and brokers need"
             " traceTopicEnable=true",

@@ -65,7 +65,7 @@ def _define_queues(parser: ArgumentParser) -> None:
 
 
 async def _show(session: Session) -> int:
-    progress = await session.admin.progress(session.given.group, topic=session.given.topic)
+    progress = await session.partial.progress(session.given.group, topic=session.given.topic)
     session.finish(Report({}, [progress_table(progress)]))
     return DONE
 

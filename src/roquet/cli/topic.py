@@ -94,8 +94,8 @@ def _define_settings(parser: ArgumentParser) -> None:
 
 
 async def _list(session: Session) -> int:
-    given, admin = session.given, session.admin
-    settings = await admin.all_topic_settings(with_internal=given.all)
+    given = session.given
+    settings = await session.partial.all_topic_settings(with_internal=given.all)
     columns = ["topic", "brokers", "read_queues", "write_queues", "permission"]
     rows = [_list_row(topic, by_broker) for topic, by_broker in settings.items()]
     if given.counts:
@@ -119,14 +119,14 @@ def _list_row(topic: str, by_broker: Mapping[str, TopicSettings]) -> tuple[Fact,
 
 async def _counts(session: Session, topic: str) -> tuple[Fact, ...]:
     try:
-        statistics = await session.admin.topic_statistics(topic)
+        statistics = await session.partial.topic_statistics(topic)
     except TopicNotFound:
         return None, None  # Deleted meanwhile.
     return statistics.message_count, statistics.last_stored
 
 
 async def _show(session: Session) -> int:
-    topic, admin = session.given.topic, session.admin
+    topic, admin = session.given.topic, session.partial
     settings, statistics, groups = await asyncio.gather(
         admin.topic_settings(topic), admin.topic_statistics(topic), admin.topic_groups(topic)
     )

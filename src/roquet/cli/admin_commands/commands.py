@@ -7,24 +7,37 @@ show.add_argument("topic")
 async def _show(session: Session) -> int:
     session.finish(Report(...))
     return DONE
+
+A command that only shows something asks `session.partial`: brokers that do not answer are in the
+table `problem`, and the command ends with 3. One that changes something asks `session.admin`, which
+raises.
 """
 
 import asyncio
 import os
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, final
 
 from roquet.cli.admin_commands.access import Access, access_of, define_access
-from roquet.cli.admin_commands.failures import NOT_FOUND, Failed, failure_of
+from roquet.cli.admin_commands.failures import (
+    DONE,
+    FAILED,
+    NOT_FOUND,
+    UNREACHABLE,
+    Failed,
+    failure_of,
+)
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo
+from roquet.client.admin.missing import MissingBroker
+from roquet.client.errors import ClientError, Unreachable
 from roquet.errors import RoquetError
 from roquet.net.loop import run, stop_signals
-from roquet.reporting import Report, Reporter
+from roquet.reporting import Report, Reporter, ReportTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +47,14 @@ class Session:
     given: Namespace
     access: Access
     admin: AsyncAdmin
+    # The same, for answers without the brokers that do not answer.
+    partial: AsyncAdmin
     reporter: Reporter
 
     def finish(self, report: Report) -> None:
+        """Prints the result, and which brokers it is without."""
+        if missing := self.partial.missing:
+            report = report._replace(tables=[*report.tables, _missing_table(missing)])
         self.reporter.finish(report)
 
 
@@ -89,7 +107,32 @@ def run_act(command: str, given: Namespace, act: Act) -> int:
 
 async def _acted(given: Namespace, access: Access, reporter: Reporter, act: Act) -> int:
     async with AsyncAdmin(access.name_server, **access.options()) as admin:
-        return await act(Session(given, access, admin, reporter))
+        session = Session(given, access, admin, admin.partial(), reporter)
+        try:
+            exit_code = await act(session)
+        except ClientError as error:
+            # It may be at a broker that was not asked.
+            if failure_of(error, access).exit_code != NOT_FOUND or not session.partial.missing:
+                raise
+            session.finish(Report({}))
+            exit_code = DONE
+        return exit_code or _exit_code_in_part(session)
+
+
+def _exit_code_in_part(session: Session) -> int:
+    """Says whether the answer is whole."""
+    missing = session.partial.missing
+    if not missing:
+        return DONE
+    names = ", ".join(each.broker_name for each in missing)
+    session.reporter.say(f"this answer is not whole, see problem: {names}; why: roquet doctor")
+    is_unreachable = any(isinstance(each.error, Unreachable) for each in missing)
+    return UNREACHABLE if is_unreachable else FAILED
+
+
+def _missing_table(missing: Sequence[MissingBroker]) -> ReportTable:
+    rows = [(each.broker_name, each.address, each.reason) for each in missing]
+    return ReportTable("problem", ("broker", "address", "problem"), rows)
 
 
 def define_confirmation(parser: ArgumentParser) -> None:

@@ -11,6 +11,7 @@ one.
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from copy import copy
 from datetime import datetime
 from typing import Final, Unpack, final
 
@@ -26,6 +27,7 @@ from roquet.client.admin.cluster import AccountSettings, BrokerAccounts, BrokerI
 from roquet.client.admin.follow import FollowFrom, follow
 from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings, MemberInfo
 from roquet.client.admin.messages import TraceEvent
+from roquet.client.admin.missing import MissingBroker, MissingBrokers
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.servers import AdminConfig, AdminOptions, AdminServers
@@ -65,6 +67,8 @@ class AsyncAdmin(AsyncResource):
     def __init__(self, name_server: str | None = None, **options: Unpack[AdminOptions]) -> None:
         self._config = AdminConfig(name_server=name_server, **options)
         self._clock = SystemClock()
+        # None unless answers in part are wanted.
+        self._missing: MissingBrokers | None = None
         self._lifecycle = Lifecycle(
             _WHAT, lambda: ToolSession(_WHAT, self._config, self._new_servers)
         )
@@ -76,6 +80,28 @@ class AsyncAdmin(AsyncResource):
     async def close(self) -> None:
         """A second time does nothing."""
         await self._lifecycle.close()
+
+    def partial(self) -> "AsyncAdmin":
+        """The same admin for answers in part, without the brokers that cannot be asked.
+
+        Its questions raise neither Unreachable nor, unless all brokers refuse, RequestRefused.
+        `missing` has the brokers that any of its answers is without: a topic, group or message
+        that is not found may be theirs. A broker that did not answer is not asked again, so make
+        a new one for new answers. Changes are made everywhere, or raise.
+
+        For example:
+
+            partial = admin.partial()
+            print(await partial.progress("billing"), "without", partial.missing)
+        """
+        view = copy(self)
+        view._missing = MissingBrokers()  # noqa: SLF001  Its own.
+        return view
+
+    @property
+    def missing(self) -> tuple[MissingBroker, ...]:
+        """The brokers that answers in part are without; empty if they are whole."""
+        return tuple(self._missing or ())
 
     # Topics.
 
@@ -442,7 +468,8 @@ class AsyncAdmin(AsyncResource):
 
     def _servers(self) -> AdminServers:
         """Raises NotOpen, UsedAfterFork or WrongLoop."""
-        return self._lifecycle.usable().tools
+        servers = self._lifecycle.usable().tools
+        return servers if self._missing is None else servers.in_part(self._missing)
 
     def _new_servers(self, instance: ClientInstance) -> AdminServers:
         return AdminServers(instance, self._config)

@@ -2,14 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from datetime import datetime
 from enum import Enum, auto
 from typing import Final
 
-from roquet.client.admin.servers import AdminServers
+from roquet.client.admin.servers import AdminServers, Master
+from roquet.client.cluster.brokers import by_broker
 from roquet.client.cluster.pulling import SUSPEND_S, PullOrder, PullStatus, PullTerms
+from roquet.client.cluster.routes import Route
 from roquet.client.errors import BadArgument, ClientError, Unreachable
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.queue_ref import QueueRef
@@ -69,10 +71,13 @@ async def follow(
     try:
         while True:
             if time_s() >= next_route_s:
-                for queue in (await servers.route(topic)).readable:
-                    if queue not in readers:
-                        offset = await start_offset(servers, queue, next_start)
-                        readers[queue] = asyncio.create_task(read(queue, offset))
+                route = await servers.route(topic)
+                fresh = [queue for queue in route.readable if queue not in readers]
+                starts = await _start_offsets(servers, route, fresh, next_start)
+                for queue, offset in starts:
+                    readers[queue] = asyncio.create_task(read(queue, offset))
+                if ends is not None and not readers:
+                    return
                 # Queues that are created from now on are read from their first message.
                 next_start = StartFrom.FIRST
                 next_route_s = time_s() + _ROUTE_INTERVAL_S
@@ -92,6 +97,19 @@ async def follow(
         for reader in readers.values():
             reader.cancel()
         await asyncio.gather(*readers.values(), return_exceptions=True)
+
+
+async def _start_offsets(
+    servers: AdminServers, route: Route, queues: Iterable[QueueRef], start: FollowFrom
+) -> list[tuple[QueueRef, int]]:
+    by_name = by_broker(queues)
+
+    async def offsets(broker: Master) -> list[tuple[QueueRef, int]]:
+        here = by_name.get(broker.broker_name, ())
+        return [(queue, await start_offset(servers, queue, start)) for queue in here]
+
+    parts = await servers.ask_each(servers.replicas_in(route), offsets)
+    return [each for part in parts.values() for each in part]
 
 
 async def start_offset(servers: AdminServers, queue: QueueRef, start: FollowFrom) -> int:

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from roquet.client.admin.servers import AdminServers, Master, ask_each, change_each
+from roquet.client.admin.servers import AdminServers, Master, change_each
 from roquet.client.admin.topics import delete_topic
 from roquet.client.cluster.brokers import reply_body
 from roquet.client.errors import BadArgument, NotConnected, RequestRefused
@@ -126,7 +126,7 @@ class MemberInfo:
 
 
 async def list_groups(servers: AdminServers, *, with_internal: bool) -> list[str]:
-    found = await ask_each(await servers.masters(), lambda each: _configs(servers, each))
+    found = await servers.ask_each(await servers.replicas(), lambda each: _configs(servers, each))
     groups = {group for part in found.values() for group in part}
     if not with_internal:
         groups = {group for group in groups if not _is_internal(group) and servers.is_ours(group)}
@@ -134,7 +134,7 @@ async def list_groups(servers: AdminServers, *, with_internal: bool) -> list[str
 
 
 async def group_settings(servers: AdminServers, group: str) -> dict[str, GroupSettings]:
-    found = await ask_each(await servers.masters(), lambda each: _configs(servers, each))
+    found = await servers.ask_each(await servers.replicas(), lambda each: _configs(servers, each))
     return {name: _settings_of(part[group]) for name, part in found.items() if group in part}
 
 
@@ -187,8 +187,8 @@ async def delete_group(
 
 
 async def group_members(servers: AdminServers, group: str) -> GroupMembers:
-    found = await ask_each(
-        await servers.masters(), lambda master: members_at(servers, group, master)
+    found = await servers.ask_each(
+        await servers.replicas(), lambda broker: members_at(servers, group, broker)
     )
     answers = [each for each in found.values() if each is not None]
     if not answers:
@@ -234,7 +234,7 @@ async def producer_connections(servers: AdminServers, group: str) -> list[Client
             raise
         return reply_body(ProducerConnections, reply, master.broker_name).connection_set
 
-    found = await ask_each(await servers.masters(), connections)
+    found = await servers.ask_each(await servers.replicas(), connections)
     return list(_connections(found.values()))
 
 
@@ -242,19 +242,19 @@ async def running_info(servers: AdminServers, group: str, client_id: str) -> Mem
     """Any broker that the client is connected to forwards the request to it."""
     header = RunningInfoHeader(consumer_group=group, client_id=client_id)
     code = RequestCode.GET_CONSUMER_RUNNING_INFO
+    brokers = await servers.replicas()
+    found = await servers.ask_each(brokers, lambda broker: members_at(servers, group, broker))
     refusals = []
-    for master in await servers.masters():
-        members = await members_at(servers, group, master)
+    for name, address in brokers:
+        members = found.get(name)
         if members is None or all(each.client_id != client_id for each in members.connection_set):
             continue
         try:
-            reply = await servers.brokers.ask(
-                master.address, code, header, timeout_s=_RELAY_TIMEOUT_S
-            )
+            reply = await servers.brokers.ask(address, code, header, timeout_s=_RELAY_TIMEOUT_S)
         except RequestRefused as refused:
             refusals.append(refused)
             continue
-        return member_info(servers, reply_body(ConsumerRunningInfo, reply, master.broker_name))
+        return member_info(servers, reply_body(ConsumerRunningInfo, reply, name))
     if refusals:
         raise refusals[0]
     raise NotConnected(servers.user_name(group), client_id)

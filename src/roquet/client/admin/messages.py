@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from roquet.client.admin.servers import AdminServers, Master, ask_each
+from roquet.client.admin.servers import AdminServers, Master
 from roquet.client.admin.topics import TopicStatistics, list_topics, topic_statistics
+from roquet.client.cluster.brokers import by_broker
 from roquet.client.cluster.pulling import PullOrder, PullStatus, PullTerms
 from roquet.client.errors import (
     BadArgument,
@@ -50,8 +51,10 @@ _FIRST_MS: Final = 0
 _LAST_MS: Final = 2**63 - 1
 # Clocks of producers and brokers are not quite the same.
 _CLOCK_DIFFERENCE_MS: Final = 1000
-# A broker reads its disk for it, so this takes longer than other requests.
-_QUERY_TIMEOUT_S: Final = 18.0
+# A broker reads its disk for it, so this may take longer than other requests.
+_QUERY_TIMEOUT_FACTOR: Final = 3
+# Topics that are asked about at the same time.
+_TOPICS_AT_ONCE: Final = 8
 _NOT_FOUND: Final = (ResponseCode.QUERY_NOT_FOUND, ResponseCode.NO_MESSAGE)
 
 
@@ -100,10 +103,17 @@ async def messages_between(
 ) -> list[ReceivedMessage]:
     """By the time they were stored, oldest first, without those at `end`."""
     route = await servers.route(topic)
-    parts = await asyncio.gather(
-        *(_between(servers, queue, begin, end, count_max) for queue in route.readable)
-    )
-    return _oldest_first(each for part in parts for each in part)[:count_max]
+    queues = by_broker(route.readable)
+
+    async def between(broker: Master) -> list[ReceivedMessage]:
+        here = queues.get(broker.broker_name, ())
+        parts = await asyncio.gather(
+            *(_between(servers, queue, begin, end, count_max) for queue in here)
+        )
+        return [each for part in parts for each in part]
+
+    parts = await servers.ask_each(servers.replicas_in(route), between)
+    return _oldest_first(each for part in parts.values() for each in part)[:count_max]
 
 
 async def messages_of_queue(
@@ -148,15 +158,19 @@ async def each_dead_letter(
 
 async def dead_letter_counts(servers: AdminServers) -> dict[str, TopicStatistics]:
     """By group, of those that have any."""
-    topics = await list_topics(servers, None, with_internal=True)
-    found = {}
-    for topic in topics:
-        if topic.startswith(DLQ_PREFIX) and servers.is_ours(topic):
-            statistics = await topic_statistics(servers, topic)
-            if statistics.message_count:
-                group = servers.user_name(topic).removeprefix(DLQ_PREFIX)
-                found[group] = statistics
-    return found
+    topics = [
+        topic
+        for topic in await list_topics(servers, None, with_internal=True)
+        if topic.startswith(DLQ_PREFIX) and servers.is_ours(topic)
+    ]
+    gate = asyncio.Semaphore(_TOPICS_AT_ONCE)
+
+    async def statistics(topic: str) -> TopicStatistics:
+        async with gate:
+            return await topic_statistics(servers, topic)
+
+    found = await asyncio.gather(*map(statistics, topics))
+    return {each.topic.removeprefix(DLQ_PREFIX): each for each in found if each.message_count}
 
 
 def revived(dead: ReceivedMessage, topic: str) -> Message:
@@ -176,30 +190,31 @@ def origin_of(dead: ReceivedMessage) -> str:
 
 
 async def _message_at(servers: AdminServers, topic: str, place: OffsetId) -> ReceivedMessage | None:
-    address = str(place.store_address)
+    async def view(broker: Master) -> ReceivedMessage | None:
+        header = ViewMessageHeader(offset=place.physical_offset, topic=topic)
+        code = RequestCode.VIEW_MESSAGE_BY_ID
+        try:
+            reply = await servers.brokers.ask(broker.address, code, header)
+            found = received_of(reply.body, broker.broker_name, servers.config.namespace)
+        except RequestRefused:
+            return None
+        except ProtocolError as error:
+            raise Unreachable(broker.address, f"invalid response: {error}") from None
+        return found if found.queue.topic == topic else None
+
     # Both kinds of ids look alike: an address in an id is asked only if it is a known broker.
-    if address not in await servers.addresses():
-        return None
-    header = ViewMessageHeader(offset=place.physical_offset, topic=topic)
-    try:
-        reply = await servers.brokers.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
-        found = received_of(reply.body, address, servers.config.namespace)
-    except RequestRefused:
-        return None
-    except ProtocolError as error:
-        raise Unreachable(address, f"invalid response: {error}") from None
-    found.queue = found.queue._replace(broker_name=await _name_of(servers, address))
-    return found if found.queue.topic == topic else None
+    brokers = await _brokers_at(servers, str(place.store_address))
+    return next(iter((await servers.ask_each(brokers, view)).values()), None)
 
 
-async def _name_of(servers: AdminServers, address: str) -> str:
-    info = await servers.cluster_info()
-    names = (
-        name
-        for name, data in info.broker_addr_table.items()
+async def _brokers_at(servers: AdminServers, address: str) -> list[Master]:
+    """The broker at an address, if name servers list one."""
+    table = (await servers.cluster_info()).broker_addr_table
+    return [
+        Master(name, address)
+        for name, data in table.items()
         if address in data.broker_addrs.values()
-    )
-    return next(names, address)
+    ][:1]
 
 
 async def _message_by_unique_id(
@@ -225,7 +240,10 @@ async def _query(servers: AdminServers, header: QueryMessageHeader) -> list[Rece
         code = RequestCode.QUERY_MESSAGE
         try:
             reply = await servers.brokers.ask(
-                master.address, code, header, timeout_s=_QUERY_TIMEOUT_S
+                master.address,
+                code,
+                header,
+                timeout_s=servers.config.timeout_s * _QUERY_TIMEOUT_FACTOR,
             )
             # The records themselves name their queues.
             anywhere = QueueRef(header.topic, master.broker_name, 0)
@@ -240,7 +258,7 @@ async def _query(servers: AdminServers, header: QueryMessageHeader) -> list[Rece
             raise Unreachable(master.broker_name, f"invalid response: {error}") from None
         return found
 
-    parts = await ask_each(await servers.masters_of(header.topic), query)
+    parts = await servers.ask_each(await servers.replicas_of(header.topic), query)
     # Brokers index topic and key together, as a hash.
     return [each for part in parts.values() for each in part if each.record.topic == header.topic]
 

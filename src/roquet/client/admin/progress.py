@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from roquet.client.admin.groups import group_settings, members_at
-from roquet.client.admin.servers import AdminServers, Master, ask_each
+from roquet.client.admin.servers import AdminServers, Master
 from roquet.client.cluster.brokers import reply_body
 from roquet.client.errors import GroupNotFound
 from roquet.client.queue_ref import QueueRef, queue_ref
@@ -86,7 +86,7 @@ async def group_progress(
     servers: AdminServers, clock: Clock, group: str, topic: str | None
 ) -> GroupProgress:
     """Raises GroupNotFound."""
-    masters = await (servers.masters() if topic is None else servers.masters_of(topic))
+    brokers = await (servers.replicas() if topic is None else servers.replicas_of(topic))
     await _check_known(servers, group)
 
     async def progress(master: Master) -> tuple[float, list[QueueProgress]]:
@@ -119,7 +119,7 @@ async def group_progress(
             for queue, offsets in table.items()
         ]
 
-    parts = (await ask_each(masters, progress)).values()
+    parts = (await servers.ask_each(brokers, progress)).values()
     queues = sorted((each for _, part in parts for each in part), key=lambda each: each.queue)
     return GroupProgress(servers.user_name(group), tuple(queues), sum(rate for rate, _ in parts))
 
@@ -152,7 +152,7 @@ async def _check_known(servers: AdminServers, group: str) -> None:
             return True
         return await members_at(servers, group, master) is not None
 
-    if not any((await ask_each(await servers.masters(), is_known)).values()):
+    if not any((await servers.ask_each(await servers.replicas(), is_known)).values()):
         raise GroupNotFound(servers.user_name(group))
 
 

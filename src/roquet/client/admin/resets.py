@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Final
 
 from roquet.client.admin.groups import members_at
-from roquet.client.admin.servers import AdminServers, Master, ask_each
+from roquet.client.admin.servers import AdminServers, Master, ask_all
 from roquet.client.arguments import bad, check_offsets
 from roquet.client.errors import BadArgument, MembersConnected, TopicNotFound
 from roquet.client.group.start_offset import StartFrom
@@ -111,8 +111,8 @@ async def plan_reset(
         here = [queue for queue in wanted if queue.broker_name == master.broker_name]
         return [await _move(servers, queue, kept.get(queue.queue_id), to) for queue in here]
 
-    parts = await ask_each(masters, moves)
-    found = await ask_each(masters, lambda master: members_at(servers, group, master))
+    parts = await ask_all(masters, moves)
+    found = await ask_all(masters, lambda master: members_at(servers, group, master))
     members = {each.client_id for part in found.values() if part for each in part.connection_set}
     return ResetPlan(
         servers.user_name(group),
@@ -129,7 +129,7 @@ async def apply_reset(servers: AdminServers, plan: ResetPlan) -> None:
     group, topic = servers.wire_name(plan.group), servers.wire_name(plan.topic)
     names = {move.queue.broker_name for move in plan.moves}
     masters = [each for each in await servers.masters_of(topic) if each.broker_name in names]
-    ways = await ask_each(masters, lambda master: _way(servers, group, master))
+    ways = await ask_all(masters, lambda master: _way(servers, group, master))
     is_time = not isinstance(plan.to, int | Mapping)
     if _ResetWay.AT_MEMBERS in ways.values() and not (plan.is_whole and is_time):
         raise MembersConnected(plan.group)
@@ -150,7 +150,7 @@ async def apply_reset(servers: AdminServers, plan: ResetPlan) -> None:
                 await _commit(servers, group, topic, fresh)
                 await _reset(servers, master, _reset_header(group, topic, _time_of(plan.to)))
 
-    await ask_each(masters, move)
+    await ask_all(masters, move)
 
 
 async def _move(

@@ -1,14 +1,20 @@
-"""The servers of a cluster as a tool sees them: all name servers, and masters by broker name.
+"""The servers of a cluster as a tool sees them: all name servers, and brokers by name.
 
 A tool asks each time, because its operator wants the current state. Names of topics
 and groups are those that brokers know, with their namespace.
+
+A question goes to all brokers at the same time. Usually the first failure is raised; for an answer
+in part (`AdminServers.in_part`) it is noted in `MissingBrokers`, and the others' answers count.
+Changes are never made in part silently.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypedDict, TypeVar, final
 
+from roquet.client.admin.missing import MissingBroker, MissingBrokers
 from roquet.client.arguments import check_timeout
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance
@@ -85,6 +91,8 @@ class AdminConfig:
 
 
 class Master(NamedTuple):
+    """The master of a broker name; for questions, the slave that answers while there is none."""
+
     broker_name: str
     address: str
 
@@ -94,11 +102,21 @@ class AdminServers:
     """Requests raise Unreachable or NoNameServer without a response, else RequestRefused."""
 
     def __init__(self, instance: ClientInstance, config: AdminConfig) -> None:
-        self.brokers = Brokers(instance.requests, instance.routes, config.timeout_s)
+        self.brokers = Brokers(
+            instance.requests, instance.routes, config.timeout_s, asks_slaves=True
+        )
         self.routes = instance.routes
         self.puller = Puller(instance.requests, instance.routes, TOOLS_GROUP, config.namespace)
         self.config = config
         self.name_servers = instance.names
+        # None unless answers in part are wanted.
+        self.missing: MissingBrokers | None = None
+
+    def in_part(self, missing: MissingBrokers) -> "AdminServers":
+        """The same servers for answers in part: `missing` gets the brokers they are without."""
+        view = copy(self)
+        view.missing = missing
+        return view
 
     def wire_name(self, name: str) -> str:
         return wrapped(self.config.namespace, name)
@@ -158,14 +176,16 @@ class AdminServers:
             raise BadArgument(f"name servers list no master{where}; see `brokers()`")
         return found
 
-    async def addresses(self) -> set[str]:
-        """The addresses of all masters and slaves."""
-        info = await self.cluster_info()
-        return {
-            address
-            for data in info.broker_addr_table.values()
-            for address in data.broker_addrs.values()
-        }
+    async def replicas(self) -> list[Master]:
+        """Whom to ask about all brokers: masters, and slaves of those that have none now.
+
+        Raises BadArgument when there are none.
+        """
+        table = (await self.cluster_info()).broker_addr_table
+        found = self._replicas({name: data.broker_addrs for name, data in table.items()})
+        if not found:
+            raise BadArgument("name servers list no broker; see `brokers()`")
+        return found
 
     async def route(self, topic: str) -> Route:
         """The current route. Raises TopicNotFound."""
@@ -178,18 +198,73 @@ class AdminServers:
         """Raises TopicNotFound."""
         return [Master(*each) for each in sorted((await self.route(topic)).masters.items())]
 
+    async def replicas_of(self, topic: str) -> list[Master]:
+        """Whom to ask about a topic. Raises TopicNotFound."""
+        return self.replicas_in(await self.route(topic))
+
+    def replicas_in(self, route: Route) -> list[Master]:
+        return self._replicas(route.brokers)
+
+    def _replicas(self, brokers: Mapping[str, Mapping[int, str]]) -> list[Master]:
+        found = []
+        for name, addresses in sorted(brokers.items()):
+            broker_id = min(addresses)
+            replica = Master(name, addresses[broker_id])
+            found.append(replica)
+            if broker_id != MASTER_ID and self.missing is not None:
+                reason = "it has no master; a slave answers, which may lack the newest messages"
+                self.missing.note(MissingBroker(*replica, Unreachable(name, reason)))
+        return found
+
+    async def ask_each(
+        self, brokers: Iterable[Master], ask: Callable[[Master], Awaitable[T]]
+    ) -> dict[str, T]:
+        """The answers by broker name; all brokers are asked at the same time.
+
+        In part: without those that do not answer, and those that refuse, unless all of them do.
+        """
+        missing = self.missing
+        if missing is None:
+            return await ask_all(brokers, ask)
+        outcomes = await ask_all(brokers, lambda broker: _outcome(missing, broker, ask))
+        answers, refused = {}, []
+        for name, outcome in outcomes.items():
+            if not isinstance(outcome, MissingBroker):
+                answers[name] = outcome
+            elif isinstance(outcome.error, RequestRefused):
+                refused.append(outcome)
+        if refused and not answers:
+            raise refused[0].error
+        for each in refused:
+            missing.note(each)
+        return answers
+
+
+async def _outcome(
+    missing: MissingBrokers, broker: Master, ask: Callable[[Master], Awaitable[T]]
+) -> T | MissingBroker:
+    known = missing.unreachable(broker.address)
+    if known is not None:
+        return known
+    try:
+        return await ask(broker)
+    except Unreachable as error:
+        failed = MissingBroker(*broker, error)
+        missing.note_unreachable(failed)
+        return failed
+    except RequestRefused as error:
+        return MissingBroker(*broker, error)
+
+
+async def ask_all(brokers: Iterable[Master], ask: Callable[[Master], Awaitable[T]]) -> dict[str, T]:
+    """The answers by broker name; all brokers are asked at the same time."""
+    brokers = list(brokers)
+    answers = await asyncio.gather(*map(ask, brokers))
+    return {broker.broker_name: answer for broker, answer in zip(brokers, answers, strict=True)}
+
 
 async def _nothing() -> None:
     pass
-
-
-async def ask_each(
-    masters: Iterable[Master], ask: Callable[[Master], Awaitable[T]]
-) -> dict[str, T]:
-    """The answers by broker name; all masters are asked at the same time."""
-    masters = list(masters)
-    answers = await asyncio.gather(*map(ask, masters))
-    return {master.broker_name: answer for master, answer in zip(masters, answers, strict=True)}
 
 
 async def change_each(
@@ -212,7 +287,7 @@ async def change_each(
                 raise
             unconfirmed.append(refused)
 
-    await ask_each(masters, changed)
+    await ask_all(masters, changed)
     await then()
     if unconfirmed:
         raise unconfirmed[0]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from roquet.client.admin.servers import AdminServers, Master, ask_each, change_each
+from roquet.client.admin.servers import AdminServers, Master, change_each
 from roquet.client.cluster.brokers import reply_body, reply_header
 from roquet.client.errors import BadArgument, RequestRefused, TopicNotFound
 from roquet.client.names import check_topic, is_system_name
@@ -176,7 +176,7 @@ async def topic_settings(servers: AdminServers, topic: str) -> dict[str, TopicSe
         config = (await _configs(servers, master)).get(topic)
         return None if config is None else _settings_of(config)
 
-    found = await ask_each(await servers.masters_of(topic), settings)
+    found = await servers.ask_each(await servers.replicas_of(topic), settings)
     return {name: each for name, each in found.items() if each is not None}
 
 
@@ -184,7 +184,7 @@ async def all_topic_settings(
     servers: AdminServers, *, with_internal: bool
 ) -> dict[str, dict[str, TopicSettings]]:
     wanted = set(await list_topics(servers, None, with_internal=with_internal))
-    found = await ask_each(await servers.masters(), lambda each: _configs(servers, each))
+    found = await servers.ask_each(await servers.replicas(), lambda each: _configs(servers, each))
     table: dict[str, dict[str, TopicSettings]] = {topic: {} for topic in sorted(wanted)}
     for broker_name, configs in found.items():
         for wire_topic, config in configs.items():
@@ -233,7 +233,7 @@ async def topic_statistics(servers: AdminServers, topic: str) -> TopicStatistics
             for queue, each in table.items()
         ]
 
-    parts = await ask_each(await servers.masters_of(topic), statistics)
+    parts = await servers.ask_each(await servers.replicas_of(topic), statistics)
     queues = sorted((each for part in parts.values() for each in part), key=lambda each: each.queue)
     return TopicStatistics(servers.user_name(topic), tuple(queues))
 
@@ -245,7 +245,7 @@ async def groups_of(servers: AdminServers, topic: str) -> list[str]:
         reply = await servers.brokers.ask(master.address, code, header)
         return reply_body(GroupList, reply, master.broker_name).group_list
 
-    found = await ask_each(await servers.masters_of(topic), groups)
+    found = await servers.ask_each(await servers.replicas_of(topic), groups)
     return sorted({servers.user_name(group) for part in found.values() for group in part})
 
 

@@ -1,11 +1,13 @@
 """The blocking twin of the admin, for programs without an event loop."""
 
 from collections.abc import Generator, Mapping
+from copy import copy
 from datetime import datetime
 from typing import Unpack, final
 
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.follow import FollowFrom
+from roquet.client.admin.missing import MissingBroker
 from roquet.client.admin.servers import AdminOptions
 from roquet.client.blocking.twin import BlockingTwin, blocking, described_by
 from roquet.client.group.start_offset import StartFrom
@@ -33,6 +35,16 @@ class Admin(BlockingTwin[AsyncAdmin]):
 
     def __init__(self, name_server: str | None = None, **options: Unpack[AdminOptions]) -> None:
         super().__init__(AsyncAdmin(name_server, **options), "admin")
+
+    def partial(self) -> "Admin":
+        view = copy(self)
+        view._twin = self._twin.partial()  # noqa: SLF001  Its own.
+        return view
+
+    @property
+    def missing(self) -> tuple[MissingBroker, ...]:
+        """The brokers that answers in part are without; empty if they are whole."""
+        return self._twin.missing
 
     topics = blocking(AsyncAdmin.topics)
     create_topic = blocking(AsyncAdmin.create_topic)

@@ -61,10 +61,10 @@ def test_certificates_that_are_not_there() -> None:
     assert "absent.pem" in finished.stderr
 
 
-def test_a_broker_that_does_not_answer(roquet_cluster: BlockingCluster) -> None:
+def test_a_change_that_a_broker_does_not_answer(roquet_cluster: BlockingCluster) -> None:
     address = roquet_cluster.name_server
     with dead_broker(address, "broker-z"):
-        finished = roquet("group", "list", "-n", address, "--timeout", "2")
+        finished = roquet("group", "create", "g", "-n", address, "--timeout", "2")
     assert (finished.exit_code, finished.stdout) == (3, "")
     assert "is unreachable" in finished.stderr
     assert finished.stderr.endswith("roquet doctor\n")
