@@ -45,7 +45,7 @@ class ProducerOptions(TypedDict, total=False):
     compress_over: int | None
     compression: Compression
     message_size_max: int
-    in_flight_max: int
+    in_flight_max: int | None
     in_flight_size_max: int
     linger_ms: float | None
     new_topic_queue_count: int
@@ -95,8 +95,9 @@ class ProducerConfig:
     compress_over: int | None = 4096
     compression: Compression = Compression.ZLIB
     message_size_max: int = 4 * 1024 * 1024
-    # Messages in flight; one more waits until there is room, or its timeout is over.
-    in_flight_max: int = 10_000
+    # Messages in flight; one more waits for room as long as others are stored. None is 1,000, and
+    # 10,000 with `linger_ms`, where many share a request.
+    in_flight_max: int | None = None
     in_flight_size_max: int = 64 * 1024 * 1024
     # How long a message waits for others to share a request with; None sends it at once.
     linger_ms: float | None = None
@@ -124,7 +125,8 @@ class ProducerConfig:
             if (value := getattr(self, name)) is not None:
                 check_timeout(name, value)
         for name in _COUNTS:
-            check_count(name, getattr(self, name))
+            if (value := getattr(self, name)) is not None:
+                check_count(name, value)
         check_count("retry_count", self.retry_count, 0)
         check_codes("retry_codes", self.retry_codes)
         check_topic(self.template_topic)
@@ -137,7 +139,17 @@ class ProducerConfig:
         check_hooks(self.hooks, SendHook)
         check_instance(self.instance_name, self.unit)
 
+    @property
+    def window_count(self) -> int:
+        """How many messages may be in flight."""
+        if self.in_flight_max is not None:
+            return self.in_flight_max
+        return _REQUESTS_IN_FLIGHT if self.linger_ms is None else _LINGERING_IN_FLIGHT
 
+
+# More requests at the same time are not faster, but all of them take longer.
+_REQUESTS_IN_FLIGHT: Final = 1_000
+_LINGERING_IN_FLIGHT: Final = 10_000
 _POSITIVE: Final = ("attempt_timeout_s", "linger_ms", "route_interval_s", "heartbeat_interval_s")
 _COUNTS: Final = (
     "message_size_max",

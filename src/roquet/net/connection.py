@@ -32,6 +32,8 @@ _KEPT_BACK_SIZE_MAX: Final = 16384
 _SMALL_WRITE_SIZE: Final = 1024
 # Frames that are larger on average are written one by one: to join them is to copy them.
 _JOINED_SIZE_MAX: Final = 2048
+# A loop that was held for so long, and for a good part of the time of a call, made it fail.
+_BUSY_S: Final = 0.1
 _NO_ADDRESS: Final = Address("0.0.0.0", 0)  # noqa: S104  Nothing is bound to it.
 
 
@@ -131,7 +133,7 @@ class Connection(asyncio.Protocol):
         self._frames = FrameDecoder(limits.frame_size_max, limits.header_size_max)
         self._outgoing: list[bytes] = []
         self._outgoing_size = 0
-        self._calls = PendingCalls(self._loop, self._expire_call)
+        self._calls = PendingCalls(self._loop, self._expire_call, lambda: self.receive_count)
         # Most connections never defer a request, and an empty set is not small.
         self._deferred: set[DeferredRequest] | None = None
         self._deferred_frame_count = 0
@@ -507,9 +509,13 @@ class Connection(asyncio.Protocol):
         if self._close_reason is not None:
             raise ConnectionLost(self.peer, self._close_reason)
 
-    def _expire_call(self, call: PendingCall) -> None:
-        call.response.set_exception(CallTimedOut(self.peer, call.code, call.timeout_s))
-        is_silent = call.receive_count == self.receive_count
+    def _expire_call(self, call: PendingCall, late_s: float) -> None:
+        held_s = max(late_s, self._deadlines.held_s_since(call.deadline_s - call.timeout_s))
+        is_our_fault = held_s >= max(_BUSY_S, call.timeout_s / 4)
+        call.response.set_exception(
+            CallTimedOut(self.peer, call.code, call.timeout_s, held_s if is_our_fault else None)
+        )
+        is_silent = call.receive_count == self.receive_count and not is_our_fault
         if is_silent and call.timeout_s >= self._limits.silence_timeout_s and self.is_open:
             # A pulled cable closes no socket; the next call connects again.
             self.cut_off(f"was silent for {call.timeout_s:g} s")

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 PERIOD_S: Final = 1.0
 # Queued bytes get this long to be sent, then the connection is aborted.
 CLOSING_TIMEOUT_S: Final = 3.0
+# A hold of the loop explains calls that fail a little later.
+_REMEMBERED_S: Final = 3.0
 
 
 class HasDeadline(Protocol):
@@ -40,13 +42,26 @@ class DeadlineSweep:
     `warnings` is for log lines about connections, which peers could repeat for ever.
     """
 
-    __slots__ = ("_clock", "_is_empty", "_members", "_on_sweep", "_timer", "now_s", "warnings")
+    __slots__ = (
+        "_clock",
+        "_held_s",
+        "_held_until_s",
+        "_is_empty",
+        "_members",
+        "_on_sweep",
+        "_timer",
+        "now_s",
+        "warnings",
+    )
 
     def __init__(self, clock: Clock, on_sweep: Callable[[], None] | None = None) -> None:
         """`on_sweep` is called with every sweep, once a second while there are members."""
         self._clock = clock
         self._on_sweep = on_sweep
         self._timer: asyncio.TimerHandle | None = None
+        # How long the last sweep was delayed by other callbacks, in the time of the loop.
+        self._held_s = 0.0
+        self._held_until_s = 0.0
         self._members: set[HasDeadline] = set()
         self._is_empty = asyncio.Event()
         self.warnings = ThrottledLog(log, clock.monotonic_s)
@@ -77,6 +92,10 @@ class DeadlineSweep:
         self.now_s = self._clock.monotonic_s()
         return self.now_s
 
+    def held_s_since(self, begin_s: float) -> float:
+        """How long the loop was held, if that was after `begin_s`."""
+        return self._held_s if self._held_until_s > begin_s else 0.0
+
     def sweep(self) -> None:
         now_s = self.refresh()
         self.warnings.flush()
@@ -104,5 +123,10 @@ class DeadlineSweep:
         self._timer = asyncio.get_running_loop().call_later(PERIOD_S, self._on_timer)
 
     def _on_timer(self) -> None:
+        assert self._timer is not None
+        now_s = asyncio.get_running_loop().time()
+        late_s = now_s - self._timer.when()
+        if late_s > self._held_s / 2 or now_s - self._held_until_s > _REMEMBERED_S:
+            self._held_s, self._held_until_s = late_s, now_s
         self._start_timer()
         self.sweep()

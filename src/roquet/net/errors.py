@@ -120,11 +120,19 @@ class ConnectionLost(NetError):
 
 
 class CallTimedOut(NetError):
-    def __init__(self, address: str, code: int, timeout_s: float) -> None:
-        super().__init__(f"{address} did not answer request {code} within {timeout_s:g} s")
+    """`held_s` is how long this program kept its event loop busy meanwhile, if that was long."""
+
+    def __init__(
+        self, address: str, code: int, timeout_s: float, held_s: float | None = None
+    ) -> None:
+        text = f"{address} did not answer request {code} within {timeout_s:g} s"
+        if held_s is not None:
+            text += f", but this program was too busy: its event loop was held for {held_s:.1f} s"
+        super().__init__(text)
         self.address = address
         self.code = code
         self.timeout_s = timeout_s
+        self.held_s = held_s
 
 
 class TooManyInFlight(NetError):

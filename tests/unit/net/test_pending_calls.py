@@ -6,6 +6,7 @@ import pytest
 
 from roquet.net.pending_calls import PendingCall, PendingCalls
 from roquet.protocol.command import Command
+from tests.support.busy import busy_for
 from tests.support.eventually import eventually
 
 
@@ -13,7 +14,12 @@ class Held:
     def __init__(self) -> None:
         self.expired: list[PendingCall] = []
         self.loop = asyncio.get_running_loop()
-        self.calls = PendingCalls(self.loop, self.expired.append)
+        self.receive_count = 0
+        self.calls = PendingCalls(self.loop, self._expire, lambda: self.receive_count)
+
+    def _expire(self, call: PendingCall, late_s: float) -> None:
+        self.expired.append(call)
+        self.late_s = late_s
 
     def start(self, timeout_s: float = 10) -> PendingCall:
         return self.begin_until(self.loop.time() + timeout_s)
@@ -56,6 +62,25 @@ async def test_calls_expire_in_the_order_of_their_deadlines(apart_s: float) -> N
     await eventually(lambda: len(held.expired) == 2)
     assert held.expired == [early, late]
     assert len(held.calls.by_opaque) == 0
+
+
+async def test_a_program_that_was_busy_takes_what_was_received_before_anything_expires() -> None:
+    held = Held()
+    first, second, third = held.start(0.01), held.start(0.01), held.start(0.01)
+    busy_for(0.05)
+
+    def receive(call: PendingCall) -> None:
+        held.receive_count += 1
+        held.calls.accept(Command(0, call.opaque))
+        if call is first:
+            # As a socket with more than one read takes.
+            held.loop.call_later(0, receive, second)
+
+    held.loop.call_later(0, receive, first)
+    assert (await first.response).code == 0
+    assert (await second.response).code == 0
+    await eventually(lambda: held.expired == [third])
+    assert held.late_s > 0.03
 
 
 async def test_all_fail_together_and_nothing_expires_later() -> None:

@@ -56,7 +56,7 @@ class Producer(BlockingTwin[AsyncProducer]):
         super().__init__(twin, "producer", sharing_key(name_server, options))
         config = ProducerConfig(name_server=name_server, group=group, **options)
         self._submissions = Submissions(
-            self._thread, config.in_flight_max, config.in_flight_size_max
+            self._thread, config.window_count, config.in_flight_size_max
         )
 
     send = blocking(AsyncProducer.send)
@@ -74,8 +74,9 @@ class Producer(BlockingTwin[AsyncProducer]):
         """Sends as `send` does, but returns at once: the future has what that returns or raises.
 
         Up to `in_flight_max` messages of `in_flight_size_max` bytes are in flight; one more waits
-        for room, and raises SendFailed when there is none within `timeout_s`. They may overtake
-        each other. `close` waits a little for them. Raises BadArgument, NotOpen or UsedAfterFork.
+        for room as long as others are stored, and raises SendFailed when there was none, and
+        nothing was stored, for `timeout_s`. They may overtake each other. `close` waits a little
+        for them. Raises BadArgument, NotOpen or UsedAfterFork.
         """
         check_timeout("timeout_s", timeout_s)
         if not isinstance(message, Message):
@@ -188,6 +189,7 @@ class Submissions:
         self._size_max = size_max
         self._count = 0
         self._size = 0
+        self._stored_count = 0
         self._has_room = threading.Condition()
         self._submitted: deque[_Submission] = deque()
         self._is_woken = False
@@ -227,20 +229,24 @@ class Submissions:
 
     def _end(self, submission: _Submission, task: asyncio.Task[SendReceipt]) -> None:
         self._tasks.discard(task)
-        self._leave(submission.size)
         future = submission.future
         if task.cancelled():
             future.set_exception(SendUnknown(submission.topic, "its producer was closed"))
         elif (error := task.exception()) is not None:
             future.set_exception(error)
         else:
+            self._stored_count += 1
             future.set_result(task.result())
+        self._leave(submission.size)
 
     def _enter(self, topic: str, size: int, timeout_s: float) -> None:
         with self._has_room:
-            if not self._has_room.wait_for(lambda: self._fits(size), timeout_s):
-                reason = f"no room within {timeout_s:g} s: {self._count} sends are in flight"
-                raise SendFailed(topic, reason)
+            stored_count = self._stored_count
+            while not self._has_room.wait_for(lambda: self._fits(size), timeout_s):
+                if stored_count == self._stored_count:
+                    flight = f"{self._count} sends are in flight, and none is stored"
+                    raise SendFailed(topic, f"no room within {timeout_s:g} s: {flight}")
+                stored_count = self._stored_count
             self._count += 1
             self._size += size
 

@@ -152,6 +152,7 @@ class Links:
             return
         # After background tasks have ended, or a heartbeat could register it again.
         self._stack.push_async_callback(self.peers.close)
+        self._stack.push_async_callback(self.routes.close)
         self._stack.push_async_callback(self.heartbeats.leave, heartbeat, addresses)
         if self._is_open:
             self._stack.push_async_exit(self._services)

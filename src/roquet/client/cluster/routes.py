@@ -6,7 +6,6 @@ cached ones stay in use. Which queue a message goes to is decided in `producer/q
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, final
@@ -36,6 +35,7 @@ _READ: Final = int(Permission.READ)
 # While no name server has named the masters.
 _AGAIN_S: Final = 1.0
 _MASTERS: Final = "masters"
+_CLOSED: Final = "closed by us"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,34 +88,48 @@ class RouteBook:
         self._routes: dict[str, Route] = {}
         self._stale: set[str] = set()
         self._is_stale = asyncio.Event()
-        # Callers that want the same topic wait for one reply.
-        self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        # Callers that want the same topic wait for one look-up, which has a limit of its own.
+        self._lookups: dict[str, asyncio.Task[Route]] = {}
 
     def known(self, topic: str) -> Route | None:
         """The cached route of a topic that can be written."""
         route = self._routes.get(topic)
         return route if route is not None and route.queues else None
 
-    async def find(
-        self,
-        topic: str,
-        timeout_s: float = _ASK_TIMEOUT_S,
-        new_topic: NewTopic = DEFAULT_NEW_TOPIC,
-    ) -> Route:
+    async def find(self, topic: str, new_topic: NewTopic = DEFAULT_NEW_TOPIC) -> Route:
         """For a sender, which may also create the topic. Raises TopicNotFound or NoNameServer."""
-        route = self._routes.get(topic)
-        if route is None or not route.queues:
-            try:
-                async with asyncio.timeout(timeout_s), self._asking[topic]:
-                    route = self._routes.get(topic)
-                    if route is None or not route.queues:
-                        route = await self._discover(topic, timeout_s, new_topic)
-            except TimeoutError:
-                raise NoNameServer([f"still asking after {timeout_s:g} s"]) from None
+        route = self.known(topic)
+        if route is None:
+            route = await self._looked_up(topic, new_topic)
         if not route.queues:
             reason = "no master accepts messages for it now; check its brokers"
             raise TopicNotFound(topic, reason, is_missing=False)
         return route
+
+    async def _looked_up(self, topic: str, new_topic: NewTopic) -> Route:
+        lookup = self._lookups.get(topic)
+        if lookup is None:
+            lookup = self._lookups[topic] = asyncio.create_task(
+                self._discover(topic, new_topic), name=f"look up {topic}"
+            )
+            lookup.add_done_callback(lambda lookup: self._ended(topic, lookup))
+        # One that gives up must not cancel it for others.
+        await asyncio.wait([lookup])
+        if lookup.cancelled():
+            raise NoNameServer([_CLOSED])
+        return lookup.result()
+
+    def _ended(self, topic: str, lookup: asyncio.Task[Route]) -> None:
+        del self._lookups[topic]
+        if not lookup.cancelled():
+            lookup.exception()  # Retrieved, even when all callers have given up.
+
+    async def close(self) -> None:
+        """Ends look-ups."""
+        lookups = list(self._lookups.values())
+        for lookup in lookups:
+            lookup.cancel()
+        await asyncio.gather(*lookups, return_exceptions=True)
 
     async def existing(self, topic: str, timeout_s: float = _ASK_TIMEOUT_S) -> Route | None:
         """For a reader: None if the topic does not exist. Raises TopicNotFound or NoNameServer."""
@@ -181,12 +195,12 @@ class RouteBook:
                 log.warning("keeping the old routes: %s", error)
                 return
 
-    async def _discover(self, topic: str, timeout_s: float, new_topic: NewTopic) -> Route:
-        answer = await self._ask(topic, timeout_s)
+    async def _discover(self, topic: str, new_topic: NewTopic) -> Route:
+        answer = await self._ask(topic, _ASK_TIMEOUT_S)
         if answer is not None:
             return self._keep(topic, route_of(topic, answer))
         # The first message creates the topic with the settings of the template.
-        template = await self._ask(new_topic.template, timeout_s)
+        template = await self._ask(new_topic.template, _ASK_TIMEOUT_S)
         if template is None:
             raise TopicNotFound(
                 topic, "no broker has it or creates topics automatically; create it"

@@ -179,7 +179,11 @@ class Accumulator:
         session = ProducerSession(
             instance,
             Sender(config, instance, self.clock, self._statistics, self.hooks),
-            Window(config.in_flight_max, config.in_flight_size_max),
+            Window(
+                config.window_count,
+                config.in_flight_size_max,
+                lambda: self._statistics.stored_count,
+            ),
             batcher,
             FastMessages(config, instance.unique_ids, self.clock),
             self._tracer,
@@ -318,26 +322,55 @@ class Accumulator:
         """Returns when a broker has the message. Raises SendError. To be awaited at once."""
         session = self._lifecycle.session
         assert session is not None  # Or there would be no message that is ready.
-        now_s = session.loop.time()
-        deadline_s = now_s + timeout_s
         if not session.window.try_enter(len(ready.message.body)):
             return self._send_later(session, ready, target, timeout_s)
-        if session.batcher is not None and self._can_share(ready):
-            return self._send_shared(session, session.batcher, ready, target, deadline_s)
-        first = None
-        if target is ANYWHERE and session.sender.fast_sends is not None:
-            first = session.sender.fast_sends.start(ready, timeout_s, now_s)
-        return self._send_alone(session, ready, target, deadline_s, first)
+        return self._send_now(session, ready, target, timeout_s)
+
+    def has_room(self, size: int) -> bool:
+        """Whether a message of this size need not wait. Raises as `Lifecycle.usable`."""
+        return self.usable().window.has_room(size)
+
+    async def send_later(self, message: Message, timeout_s: float) -> SendReceipt:
+        """Sends a message to any queue when there is room in the window. While it waits it is kept
+        as it is: of a burst, all that could be made of its messages would be in memory."""
+        check_message(message, self.config)
+        session = self.usable()
+        size = len(message.body)
+        window = session.window
+        may_enter = window.room(size, timeout_s)
+        try:
+            await may_enter
+        except BaseException as error:
+            window.give_up(may_enter, size)
+            if isinstance(error, TimeoutError):
+                raise self._no_room(window, message.topic, timeout_s) from None
+            raise
+        try:
+            ready = self.ready(message, {})
+        except BaseException:
+            session.window.leave(size)
+            raise
+        return await self._send_now(session, ready, ANYWHERE, timeout_s)
 
     async def _send_later(
         self, session: ProducerSession, ready: Ready, target: Target, timeout_s: float
     ) -> SendReceipt:
         """When there is room in the window."""
-        deadline_s = session.loop.time() + timeout_s
-        await self._enter(session, [ready], len(ready.message.body), timeout_s)
+        await self._enter(session, ready.message.topic, len(ready.message.body), timeout_s)
+        return await self._send_now(session, ready, target, timeout_s)
+
+    def _send_now(
+        self, session: ProducerSession, ready: Ready, target: Target, timeout_s: float
+    ) -> Coroutine[None, None, SendReceipt]:
+        """Leaves the window, which it is in."""
+        now_s = session.loop.time()
+        deadline_s = now_s + timeout_s
         if session.batcher is not None and self._can_share(ready):
-            return await self._send_shared(session, session.batcher, ready, target, deadline_s)
-        return await self._send_alone(session, ready, target, deadline_s)
+            return self._send_shared(session, session.batcher, ready, target, timeout_s)
+        first = None
+        if target is ANYWHERE and session.sender.fast_sends is not None:
+            first = session.sender.fast_sends.start(ready, timeout_s, now_s)
+        return self._send_alone(session, ready, target, deadline_s, first)
 
     async def _send_shared(
         self,
@@ -345,13 +378,14 @@ class Accumulator:
         batcher: Batcher,
         ready: Ready,
         target: Target,
-        deadline_s: float,
+        timeout_s: float,
     ) -> SendReceipt:
         """Leaves the window."""
         try:
             if target.order_key is not None:
+                deadline_s = session.loop.time() + timeout_s
                 target = await session.sender.resolved(ready.message.topic, target, deadline_s)
-            return await batcher.add(ready, target, deadline_s)
+            return await batcher.add(ready, target, timeout_s)
         finally:
             session.window.leave(len(ready.message.body))
 
@@ -397,10 +431,11 @@ class Accumulator:
     async def room(
         self, messages: Sequence[Ready], timeout_s: float
     ) -> AsyncIterator[ProducerSession]:
-        """Room in the window for messages that are sent together. Raises SendFailed."""
+        """Room in the window for messages that are sent together. Raises SendFailed when there was
+        none, and nothing was stored, for `timeout_s`."""
         session = self.usable()
         size = sum([len(ready.message.body) for ready in messages])
-        await self._enter(session, messages, size, timeout_s)
+        await self._enter(session, messages[0].message.topic, size, timeout_s, len(messages))
         try:
             yield session
         finally:
@@ -419,17 +454,20 @@ class Accumulator:
         return await session.sender.send(outgoing, target, deadline_s)
 
     async def _enter(
-        self, session: ProducerSession, messages: Sequence[Ready], size: int, timeout_s: float
+        self, session: ProducerSession, topic: str, size: int, timeout_s: float, count: int = 1
     ) -> None:
         """Raises SendFailed."""
         window = session.window
         try:
             await window.enter(size, timeout_s)
         except TimeoutError:
-            reason = f"no room within {timeout_s:g} s: {window} are in flight"
-            error = SendFailed(messages[0].message.topic, reason)
-            self._statistics.note_error(error, len(messages))
-            raise error from None
+            raise self._no_room(window, topic, timeout_s, count) from None
+
+    def _no_room(self, window: Window, topic: str, timeout_s: float, count: int = 1) -> SendFailed:
+        reason = f"no room within {timeout_s:g} s: {window} are in flight, and none is stored"
+        error = SendFailed(topic, reason)
+        self._statistics.note_error(error, count)
+        return error
 
     def statistics(self) -> ProducerStatistics:
         """A copy of the counts up to now."""

@@ -78,7 +78,7 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
         self._destinations: dict[tuple[str, Target], _Destination] = {}
 
-    def add(self, message: Ready, target: Target, deadline_s: float) -> asyncio.Future[SendReceipt]:
+    def add(self, message: Ready, target: Target, timeout_s: float) -> asyncio.Future[SendReceipt]:
         """The receipt to come, or a SendError."""
         topic = message.message.topic
         key = (topic, target)
@@ -90,7 +90,7 @@ class Batcher:
             self._flush(to, target)
         waiting: asyncio.Future[SendReceipt] = self._loop.create_future()
         batch = to.batch
-        batch.add(message, waiting, size, deadline_s)
+        batch.add(message, waiting, size, timeout_s)
         if len(batch.messages) >= GATHERED_COUNT_MAX:
             self._flush(to, target)
         elif to.timer is None:
@@ -116,10 +116,12 @@ class Batcher:
 
     async def _send_batch(self, to: _Destination, target: Target, batch: OpenBatch) -> None:
         messages = batch.messages
+        # From now on: while it waited for others, it was not for a broker to answer.
+        deadline_s = self._loop.time() + batch.timeout_s
         try:
             # In a fixed queue one request must not overtake the other.
             async with to.turn if target.is_fixed else nullcontext():
-                sending = self._send(messages, target, batch.deadline_s)
+                sending = self._send(messages, target, deadline_s)
                 results = await results_of(sending, len(messages))
             batch.hand_out(results)
         except BaseException:

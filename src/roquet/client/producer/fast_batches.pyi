@@ -33,10 +33,10 @@ class OpenBatch:
     messages: list[Ready]
     waiting: list[Future[SendReceipt]]
     size: int
-    deadline_s: float
+    timeout_s: float
     def __init__(self) -> None: ...
     def add(
-        self, message: Ready, waiting: Future[SendReceipt], size: int, deadline_s: float
+        self, message: Ready, waiting: Future[SendReceipt], size: int, timeout_s: float
     ) -> None: ...
     def hand_out(self, results: list[SendReceipt | ClientError]) -> None: ...
 

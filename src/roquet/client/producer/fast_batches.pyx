@@ -40,25 +40,25 @@ cdef object _SendReceipt = SendReceipt
 
 @cython.final
 cdef class OpenBatch:
-    """Messages of `size` bytes in all, the futures of their senders, and the earliest of their
-    deadlines."""
+    """Messages of `size` bytes in all, the futures of their senders, and the shortest of their
+    timeouts."""
 
     cdef readonly list messages, waiting
     cdef readonly Py_ssize_t size
-    cdef readonly double deadline_s
+    cdef readonly double timeout_s
 
     def __init__(self):
         self.messages = []
         self.waiting = []
         self.size = 0
-        self.deadline_s = INFINITY
+        self.timeout_s = INFINITY
 
-    cpdef int add(self, message, waiting, Py_ssize_t size, double deadline_s) except -1:
+    cpdef int add(self, message, waiting, Py_ssize_t size, double timeout_s) except -1:
         self.messages.append(message)
         self.waiting.append(waiting)
         self.size += size
-        if deadline_s < self.deadline_s:
-            self.deadline_s = deadline_s
+        if timeout_s < self.timeout_s:
+            self.timeout_s = timeout_s
         return 0
 
     def hand_out(self, list results not None):
@@ -223,7 +223,7 @@ cdef class FastBatching:
     cdef FastMessages _messages
     cdef dict _open_batches
     cdef Py_ssize_t _size_max, _count_max
-    cdef object _check_usable, _let_in, _now_s, _new_future
+    cdef object _check_usable, _let_in, _new_future
 
     def __init__(self, FastMessages messages not None, batcher, window, instance, loop):
         self._messages = messages
@@ -233,7 +233,6 @@ cdef class FastBatching:
         self._check_usable = instance.check_usable
         self._occupancy = window.occupancy
         self._let_in = window.let_in
-        self._now_s = loop.time
         self._new_future = loop.create_future
 
     def add(self, message, double timeout_s):
@@ -260,10 +259,8 @@ cdef class FastBatching:
         if not self._occupancy.try_enter(body_size):
             return None
         waiting = self._new_future()
-        cdef double now_s = self._now_s()
-        batch.add(
-            self._messages.made(message, self._messages.now_ms()), waiting, size, now_s + timeout_s
-        )
+        made = self._messages.made(message, self._messages.now_ms())
+        batch.add(made, waiting, size, timeout_s)
         return waiting
 
     def leave(self, Py_ssize_t size):

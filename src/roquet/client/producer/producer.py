@@ -19,6 +19,7 @@ from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
 from roquet.client.errors import (
     BadArgument,
     ClientError,
+    NoNameServer,
     NoReply,
     NotYetSafe,
     RequestRefused,
@@ -125,6 +126,9 @@ class AsyncProducer(AsyncResource):
                 finally:
                     fast.leave(size)
             if type(message) is Message:
+                body = message.body
+                if type(body) is bytes and not self._accumulator.has_room(len(body)):
+                    return await self._accumulator.send_later(message, timeout_s)
                 ready = self._accumulator.ready(message, _NO_EXTRA)
                 return await self._accumulator.send(ready, ANYWHERE, timeout_s)
         target = _target(message, queue, order_key)
@@ -166,11 +170,11 @@ class AsyncProducer(AsyncResource):
         one request, else SomeFailed: messages after a failure are not sent.
         """
         check_timeout("timeout_s", timeout_s)
-        deadline_s = self._accumulator.usable().loop.time() + timeout_s
         target = _target(_first_of_batch(messages), queue, order_key)
         ready = [self._accumulator.ready(message, {}) for message in messages]
         parts = list(cut_to_size(ready, self._config.message_size_max))
-        async with self._accumulator.room(ready, timeout_s):
+        async with self._accumulator.room(ready, timeout_s) as session:
+            deadline_s = session.loop.time() + timeout_s
             if len(parts) == 1:
                 return [*await self._accumulator.send_together(parts[0], target, deadline_s)]
             return await self._send_parts(parts, target, deadline_s)
@@ -192,12 +196,12 @@ class AsyncProducer(AsyncResource):
         Raises as `send` does.
         """
         check_timeout("timeout_s", timeout_s)
-        deadline_s = self._accumulator.usable().loop.time() + timeout_s
         message = Message(topic, body)
         target = _target(message, queue, order_key)
         ready = self._accumulator.ready(message, {})
         outgoing = outgoing_encoded(ready, count, self._config)
         async with self._accumulator.room([ready], timeout_s) as session:
+            deadline_s = session.loop.time() + timeout_s
             (receipt,) = await session.sender.send(outgoing, target, deadline_s)
         return BatchReceipt(receipt.queue, receipt.queue_offset, count)
 
@@ -268,7 +272,11 @@ class AsyncProducer(AsyncResource):
         routes = self._accumulator.usable().instance.routes
         new_topic = NewTopic(self._config.template_topic, self._config.new_topic_queue_count)
         wire_topic = wrapped(self._config.namespace, topic)
-        route = await routes.find(wire_topic, timeout_s, new_topic)
+        try:
+            async with asyncio.timeout(timeout_s):
+                route = await routes.find(wire_topic, new_topic)
+        except TimeoutError:
+            raise NoNameServer([f"still asking after {timeout_s:g} s"]) from None
         return [queue._replace(topic=topic) for queue in route.queues]
 
     async def is_stored(
@@ -295,9 +303,9 @@ class AsyncProducer(AsyncResource):
                 return [await self._accumulator.send(part[0], target, timeout_s)]
             except ClientError as error:
                 return [error]
-        deadline_s = self._accumulator.usable().loop.time() + timeout_s
         try:
-            async with self._accumulator.room(part, timeout_s):
+            async with self._accumulator.room(part, timeout_s) as session:
+                deadline_s = session.loop.time() + timeout_s
                 sending = self._accumulator.send_together(part, ANYWHERE, deadline_s)
                 return await results_of(sending, len(part))
         except SendFailed as error:  # There was no room.

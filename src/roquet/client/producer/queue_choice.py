@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, final
 from roquet.client.errors import NoTimers, NotYetSafe, RequestRefused
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import Clock
-from roquet.net.errors import BadAddress, NetError
+from roquet.net.errors import BadAddress, ConnectFailed, NetError
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.java_hash import java_hash
 
@@ -36,6 +36,7 @@ RETRY_CODES: Final = frozenset(
 )
 
 _PAUSE_S: Final = 0.1
+_PAUSE_S_MAX: Final = 1.0
 
 _LATENCIES_MS: Final = (50, 100, 550, 1000, 2000, 3000, 15000)
 _OUT_S: Final = (0, 0, 30, 60, 120, 180, 600)
@@ -123,12 +124,25 @@ def is_worth_retrying(error: AttemptFailed, rules: RetryRules = DEFAULT_RULES) -
     return not isinstance(error, BadAddress | NoTimers)
 
 
-def pause_before(attempt: int, broker: str, failed_broker: str | None) -> float:
-    """Seconds to wait before an attempt, counted from 0.
+def may_retry(errors: Sequence[AttemptFailed], count_max: int, rules: RetryRules) -> bool:
+    """Whether one more attempt may follow those that ended in errors.
 
-    Another broker can be tried at once; the same one needs time to come back.
+    What did not even reach a broker does not count: it is tried until the time is over. With a
+    `count_max` of 1 nothing is tried twice.
     """
-    return _PAUSE_S * attempt if broker == failed_broker else 0.0
+    if not errors:
+        return True
+    if not is_worth_retrying(errors[-1], rules):
+        return False
+    if count_max == 1:
+        return False
+    return sum(not isinstance(error, ConnectFailed) for error in errors) < count_max
+
+
+def pause_before(attempt: int) -> float:
+    """Seconds to wait before an attempt, counted from 0, where one failed before: a broker needs
+    time to come back. Another one can be tried at once."""
+    return min(_PAUSE_S * attempt, _PAUSE_S_MAX)
 
 
 class _Fault(NamedTuple):

@@ -6,9 +6,10 @@ attempt is made in `fast_send.py` where nothing is left to decide.
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
 from functools import partial
-from typing import Final, final
+from itertools import groupby
+from typing import Final, TypeVar, final
 
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.requests import fast_address
@@ -37,6 +38,7 @@ from roquet.client.producer.queue_choice import (
     RetryRules,
     Target,
     is_worth_retrying,
+    may_retry,
     pause_before,
     queue_of_key,
 )
@@ -61,6 +63,33 @@ _NOT_YET_SAFE: Final = {
 _ID_SEPARATOR: Final = ","
 
 _read_reply = header_reader(SendMessageReplyHeader)
+
+T = TypeVar("T")
+
+
+@final
+class SendTime:
+    """The time of one send, which is for brokers to answer in.
+
+    What all senders wait for has limits of its own: a route that is looked up, a connection that is
+    opened. When that has succeeded, the time that it took is added to the time of the send.
+    """
+
+    __slots__ = ("_loop", "deadline_s")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, deadline_s: float) -> None:
+        self._loop = loop
+        self.deadline_s = deadline_s
+
+    @property
+    def left_s(self) -> float:
+        return self.deadline_s - self._loop.time()
+
+    async def not_counting(self, waiting: Awaitable[T]) -> T:
+        begin_s = self._loop.time()
+        result = await waiting
+        self.deadline_s += self._loop.time() - begin_s
+        return result
 
 
 @final
@@ -124,7 +153,8 @@ class Sender:
         if target.order_key is None:
             return target
         try:
-            route = await self._route(topic, wrapped(self._config.namespace, topic), deadline_s)
+            time = SendTime(self._loop, deadline_s)
+            route = await self._route(topic, wrapped(self._config.namespace, topic), time)
         except SendFailed as error:
             self._statistics.note_error(error, 1)
             raise
@@ -146,7 +176,8 @@ class Sender:
         sending: Sending | None = None,
     ) -> Sequence[SendReceipt]:
         try:
-            receipts = await self._try_all(outgoing, target, deadline_s, first, sending)
+            time = SendTime(self._loop, deadline_s)
+            receipts = await self._try_all(outgoing, target, time, first, sending)
         except SendError as error:
             self._statistics.note_error(error, outgoing.message_count)
             raise
@@ -168,42 +199,40 @@ class Sender:
         self,
         outgoing: Outgoing,
         target: Target,
-        deadline_s: float,
+        time: SendTime,
         first: FirstAttempt | None,
         sending: Sending | None,
     ) -> Sequence[SendReceipt]:
         errors: list[AttemptFailed] = []
-        failed_broker: str | None = None
+        failed_brokers: list[str] = []
         if first is not None:
             try:
                 return receipts_of(outgoing, first.queue, first.address, first.reply())
             except (NetError, RequestRefused, NotYetSafe) as error:
-                failed_broker = first.queue.broker_name
+                failed_brokers.append(first.queue.broker_name)
                 self._note_failure(error, errors, outgoing)
         # A queue that was chosen for its order gets the message once: others may have come between.
         attempt_count = 1 if target.is_fixed else 1 + self._config.retry_count
-        while len(errors) < attempt_count and (not errors or self._is_worth_retrying(errors[-1])):
+        while may_retry(errors, attempt_count, self._retry_rules):
             attempt = len(errors)
             # Only the first lookup can fail: a known route stays known.
             route = self._instance.routes.known(outgoing.wire_topic) or await self._route(
-                outgoing.topic, outgoing.wire_topic, deadline_s
+                outgoing.topic, outgoing.wire_topic, time
             )
-            queue = self._choose(route, target, failed_broker)
-            pause_s = pause_before(attempt, queue.broker_name, failed_broker) if attempt else 0.0
-            if self._loop.time() + pause_s >= deadline_s:
+            queue = self._choose(route, target, failed_brokers[-1] if failed_brokers else None)
+            pause_s = pause_before(attempt) if queue.broker_name in failed_brokers else 0.0
+            if time.left_s <= pause_s:
                 break
             if attempt:
                 self._statistics.retry_count += 1
                 await asyncio.sleep(pause_s)
             try:
                 if sending is None:
-                    return await self._attempt(outgoing, queue, route, deadline_s)
+                    return await self._attempt(outgoing, queue, route, time)
                 number = attempt + 1
-                return await self._attempt_with_hooks(
-                    sending, number, outgoing, queue, route, deadline_s
-                )
+                return await self._attempt_with_hooks(sending, number, outgoing, queue, route, time)
             except (NetError, RequestRefused, NoTimers, NotYetSafe) as error:
-                failed_broker = queue.broker_name
+                failed_brokers.append(queue.broker_name)
                 self._note_failure(error, errors, outgoing)
         failure = judged(outgoing.topic, errors)
         if isinstance(failure, SendRefused) and self._is_missing(outgoing.wire_topic, target.queue):
@@ -232,10 +261,10 @@ class Sender:
     async def _attempt_oneway(
         self, outgoing: Outgoing, target: Target, deadline_s: float, sending: Sending | None
     ) -> None:
-        route = await self._route(outgoing.topic, outgoing.wire_topic, deadline_s)
+        time = SendTime(self._loop, deadline_s)
+        route = await self._route(outgoing.topic, outgoing.wire_topic, time)
         queue = self._choose(route, target, None)
         header = header_of(outgoing, queue, self._config, self._clock.now_ms())
-        timeout_s = deadline_s - self._loop.time()
         try:
             address = self._send_address(_master(route, queue))
             call = partial(
@@ -243,7 +272,7 @@ class Sender:
                 address,
                 outgoing.code,
                 header,
-                timeout_s,
+                time.left_s,
                 outgoing.body,
             )
             if sending is None or self._hook_calls is None:
@@ -262,29 +291,32 @@ class Sender:
         outgoing: Outgoing,
         queue: QueueRef,
         route: Route,
-        deadline_s: float,
+        time: SendTime,
     ) -> Sequence[SendReceipt]:
         assert self._hook_calls is not None
         address = self._send_address(_master(route, queue))
         with self._hook_calls.attempt(
             sending, number, queue, address, SendMode.ANSWERED
         ) as attempt:
-            attempt.receipts = await self._attempt(outgoing, queue, route, deadline_s)
+            attempt.receipts = await self._attempt(outgoing, queue, route, time)
         return attempt.receipts
 
     async def _attempt(
-        self, outgoing: Outgoing, queue: QueueRef, route: Route, deadline_s: float
+        self, outgoing: Outgoing, queue: QueueRef, route: Route, time: SendTime
     ) -> Sequence[SendReceipt]:
         begin_s = self._loop.time()
         try:
             address = _master(route, queue)
             first = outgoing.messages[0]
             if first.needs_timers:
-                await self._check_timers(address, deadline_s)
+                await self._check_timers(address, time.left_s)
             elif first.is_request:
-                await self._instance.heartbeats.ensure_registered(address, deadline_s - begin_s)
+                await self._instance.heartbeats.ensure_registered(address, time.left_s)
             address = self._send_address(address)
-            reply = await self._call(outgoing, queue, address, deadline_s)
+            peers = self._instance.peers
+            if peers.open_connection(address) is None:
+                await time.not_counting(peers.connect(address))
+            reply = await self._call(outgoing, queue, address, time.left_s)
             receipts = receipts_of(outgoing, queue, address, reply)
         except (NetError, RequestRefused):
             self._note_latency(queue, begin_s, has_failed=True)
@@ -297,10 +329,9 @@ class Sender:
         return fast_address(master) if self._config.fast_port else master
 
     def _call(
-        self, outgoing: Outgoing, queue: QueueRef, address: str, deadline_s: float
+        self, outgoing: Outgoing, queue: QueueRef, address: str, timeout_s: float
     ) -> Awaitable[Command]:
         now_ms = self._clock.now_ms()
-        timeout_s = deadline_s - self._loop.time()
         if self._config.attempt_timeout_s is not None:
             timeout_s = min(timeout_s, self._config.attempt_timeout_s)
         requests = self._instance.requests
@@ -318,15 +349,23 @@ class Sender:
         )
         return connection.call_by(outgoing.code, frame_of, timeout_s)
 
-    async def _route(self, topic: str, wire_topic: str, deadline_s: float) -> Route:
-        try:
-            timeout_s = deadline_s - self._loop.time()
-            return await self._instance.routes.find(wire_topic, timeout_s, self._new_topic)
-        except TopicNotFound as error:
-            kind = SendImpossible if error.is_missing else SendFailed
-            raise kind(topic, error.reason) from error
-        except NoNameServer as error:
-            raise SendFailed(topic, str(error)) from error
+    async def _route(self, topic: str, wire_topic: str, time: SendTime) -> Route:
+        """Looks it up until it is found or the time is over. Raises SendFailed."""
+        attempt = 0
+        while True:
+            try:
+                finding = self._instance.routes.find(wire_topic, self._new_topic)
+                return await time.not_counting(finding)
+            except TopicNotFound as error:
+                if error.is_missing:
+                    raise SendImpossible(topic, error.reason) from error
+                failure = SendFailed(topic, error.reason)
+            except NoNameServer as error:
+                failure = SendFailed(topic, str(error))
+            attempt += 1
+            if time.left_s <= pause_before(attempt):
+                raise failure
+            await asyncio.sleep(pause_before(attempt))
 
     def _choose(self, route: Route, target: Target, failed_broker: str | None) -> QueueRef:
         if target.queue is not None:
@@ -339,8 +378,7 @@ class Sender:
         latency_s = self._loop.time() - begin_s
         self._rounds.note(queue.broker_name, latency_s, has_failed=has_failed)
 
-    async def _check_timers(self, address: str, deadline_s: float) -> None:
-        timeout_s = deadline_s - self._loop.time()
+    async def _check_timers(self, address: str, timeout_s: float) -> None:
         if not await self._instance.heartbeats.has_timers(address, timeout_s):
             raise NoTimers(address)
 
@@ -377,7 +415,7 @@ def judged(topic: str, errors: Sequence[AttemptFailed]) -> SendError:
     for error in reversed(errors):
         if isinstance(error, NotYetSafe):
             return error  # Another attempt has not made it safer, but it is stored.
-    reason = "; then ".join(map(str, errors))
+    reason = "; then ".join(_reasons(errors))
     # One attempt that may have arrived is enough: the message may be stored.
     if any(isinstance(error, ConnectionLost | CallTimedOut) for error in errors):
         return SendUnknown(topic, reason)
@@ -387,6 +425,13 @@ def judged(topic: str, errors: Sequence[AttemptFailed]) -> SendError:
     if isinstance(last, NoTimers):
         return SendImpossible(topic, reason)
     return SendFailed(topic, reason)
+
+
+def _reasons(errors: Sequence[AttemptFailed]) -> Iterator[str]:
+    """A broker that is away fails in the same way again and again."""
+    for reason, same in groupby(map(str, errors)):
+        times = len(list(same))
+        yield reason if times == 1 else f"{reason} ({times} times)"
 
 
 def _master(route: Route, queue: QueueRef) -> str:

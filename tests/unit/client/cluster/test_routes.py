@@ -7,7 +7,7 @@ import pytest
 
 from roquet.client.cluster.name_servers import NameServers
 from roquet.client.cluster.requests import Requests
-from roquet.client.cluster.routes import NewTopic, RouteBook, route_of
+from roquet.client.cluster.routes import NewTopic, Route, RouteBook, route_of
 from roquet.client.errors import NoNameServer, TopicNotFound
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import SystemClock
@@ -126,12 +126,27 @@ async def test_when_no_name_server_answers_all_reasons_are_told(requests: Reques
     assert len(failure.value.reasons) == 2
 
 
-async def test_whoever_waits_for_the_answer_to_another_waits_no_longer_than_told(
+async def test_one_look_up_serves_all_that_wait_and_survives_those_that_give_up(
     requests: Requests,
 ) -> None:
     async with scripted_cluster("a") as cluster:
         routes = book(requests, cluster.name_server)
-        async with routes._asking["t"]:
-            with pytest.raises(NoNameServer, match="still asking"):
-                await routes.find("t", timeout_s=0.01)
+        finds = [asyncio.create_task(routes.find("t")) for _ in range(5)]
+        await asyncio.sleep(0)
+        finds[0].cancel()
+        found = await asyncio.gather(*finds, return_exceptions=True)
+        assert [len(each.queues) for each in found if isinstance(each, Route)] == [2] * 4
+        assert cluster.names.asked == ["t"]
+
+
+async def test_one_that_fails_fails_for_all_that_wait_and_the_next_is_a_new_one(
+    requests: Requests,
+) -> None:
+    async with scripted_cluster("a") as cluster:
+        cluster.names.unknown = {"t", "TBW102"}
+        routes = book(requests, cluster.name_server)
+        found = await asyncio.gather(*(routes.find("t") for _ in range(5)), return_exceptions=True)
+        assert {type(each) for each in found} == {TopicNotFound}
+        assert cluster.names.asked == ["t", "TBW102"]
+        cluster.names.unknown = set()
         assert len((await routes.find("t")).queues) == 2

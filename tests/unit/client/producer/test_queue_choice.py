@@ -4,11 +4,13 @@ import pytest
 
 from roquet.client.errors import NoTimers, NotYetSafe, RequestRefused
 from roquet.client.producer.queue_choice import (
+    DEFAULT_RULES,
     RETRY_CODES,
     AttemptFailed,
     FaultTable,
     RetryRules,
     is_worth_retrying,
+    may_retry,
     out_time_s,
     pause_before,
     pick_queue,
@@ -93,9 +95,17 @@ def test_what_is_stored_but_not_safe_is_sent_again_only_if_wanted(not_safe: bool
     assert is_worth_retrying(NotYetSafe("t", "r", ()), RetryRules(not_safe=not_safe)) is not_safe
 
 
-def test_only_the_broker_that_failed_gets_time_to_recover() -> None:
-    assert pause_before(1, "b", "a") == 0
-    assert 0 < pause_before(1, "a", "a") < pause_before(2, "a", "a")
+def test_pauses_grow_up_to_a_second() -> None:
+    assert 0 < pause_before(1) < pause_before(2) < pause_before(10) == pause_before(100) == 1
+
+
+def test_what_reached_no_broker_is_tried_until_the_time_is_over() -> None:
+    nobody, silent = ConnectFailed("a", "nobody"), CallTimedOut("a", 310, 1)
+    assert may_retry([], 1, DEFAULT_RULES)
+    assert may_retry([nobody] * 100, 3, DEFAULT_RULES)
+    assert may_retry([nobody, silent, nobody, silent], 3, DEFAULT_RULES)
+    assert not may_retry([nobody, silent, silent, silent], 3, DEFAULT_RULES)
+    assert not may_retry([nobody], 1, DEFAULT_RULES)  # Of a queue that was chosen for its order.
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from roquet.client.producer.window import Window
+from tests.support.busy import busy_for
 
 
 async def entered(window: Window, size: int = 1) -> asyncio.Task[None]:
@@ -65,6 +66,78 @@ async def test_whoever_is_let_in_and_gives_up_in_the_same_moment_leaves() -> Non
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert (window.count, window.size) == (0, 0)
+
+
+async def test_waiting_goes_on_as_long_as_others_are_stored() -> None:
+    # More with each look for ten times its time, and then nothing more.
+    looks = 0
+
+    def stored_count() -> int:
+        nonlocal looks
+        looks += 1
+        return min(looks, 20)
+
+    window = Window(1, 10, stored_count)
+    await window.enter(1, 0)
+    with pytest.raises(TimeoutError):
+        await window.enter(1, 0.01)
+    assert looks >= 22
+
+
+async def test_a_busy_loop_does_not_make_anyone_give_up_before_it_has_read() -> None:
+    stored = 0
+    window = Window(1, 10, lambda: stored)
+    await window.enter(1, 0)
+    waiting = asyncio.create_task(window.enter(1, 0.2))
+    await asyncio.sleep(0)
+    busy_for(0.3)
+
+    def read() -> None:
+        nonlocal stored
+        stored += 1
+        window.leave(1)
+
+    asyncio.get_running_loop().call_later(0.01, read)
+    await waiting
+    assert window.count == 1
+
+
+async def test_to_give_up_costs_the_same_however_many_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = 0
+
+    class Counted(asyncio.Future[None]):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return self is other
+
+        __hash__ = asyncio.Future.__hash__
+
+    loop = asyncio.get_running_loop()
+    count = 5_000
+    window = Window(1, 10)
+    await window.enter(1, 0)
+    monkeypatch.setattr(loop, "create_future", lambda: Counted(loop=loop), raising=False)
+    waiting = [window.room(1, 60) for _ in range(count)]
+    monkeypatch.undo()
+    for may_enter in reversed(waiting):
+        may_enter.cancel()
+        window.give_up(may_enter, 1)
+    # One that is searched for would be compared with all that came before it.
+    assert compared <= count
+    assert window.waiting_count == 0
+
+
+async def test_all_give_up_in_turns_of_the_loop_that_are_short() -> None:
+    window = Window(1, 10)
+    await window.enter(1, 0)
+    ends = [asyncio.create_task(window.enter(1, 0.01)) for _ in range(3_000)]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    assert sum(end.done() for end in ends) <= 2_000
+    results = await asyncio.gather(*ends, return_exceptions=True)
+    assert {type(result) for result in results} == {TimeoutError}
 
 
 async def test_one_can_wait_until_all_have_left() -> None:
