@@ -1,0 +1,112 @@
+"""Findings about name servers and brokers: pure decisions about what they answered."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from ipaddress import ip_address
+from typing import Final
+
+from roquet.cli.doctor.finding import Finding, Severity
+from roquet.client.admin.cluster import BrokerInfo
+from roquet.protocol.codes import Permission
+
+# Disk usage at which brokers delete old files early, and at which they reject messages.
+_DISK_FULL_SOON: Final = 0.75
+_DISK_FULL: Final = 0.90
+# Clocks are reported in seconds, and a response takes time.
+_CLOCK_DIFFERENCE_MAX: Final = timedelta(seconds=5)
+
+
+def of_name_servers(errors: Mapping[str, str | None]) -> Iterator[Finding]:
+    """Without any, nothing else can be checked; without some, clients time out first."""
+    is_any_there = any(error is None for error in errors.values())
+    for address, error in errors.items():
+        subject = f"name server {address}"
+        if error is None:
+            yield Finding(Severity.FINE, subject, "reachable")
+            continue
+        severity = Severity.WARNING if is_any_there else Severity.PROBLEM
+        remedy = "start it (roquet namesrv), or correct -n, NAMESRV_ADDR or the config file"
+        yield Finding(severity, subject, f"unreachable: {error}", remedy)
+
+
+def of_brokers(
+    brokers: Sequence[BrokerInfo], name_servers: Sequence[str], now: datetime
+) -> Iterator[Finding]:
+    if not brokers:
+        remedy = "start one with: roquet broker -n ADDRESS; check its log for registration errors"
+        yield Finding(Severity.PROBLEM, "brokers", "no broker is registered", remedy)
+    with_masters = {each.broker_name for each in brokers if each.is_master}
+    for name in sorted({each.broker_name for each in brokers} - with_masters):
+        yield Finding(
+            Severity.PROBLEM,
+            f"broker {name}",
+            "has no master: it delivers messages but accepts none",
+            "restart its master",
+        )
+    for broker in brokers:
+        yield from _of_broker(broker, name_servers, now)
+
+
+def _of_broker(broker: BrokerInfo, name_servers: Sequence[str], now: datetime) -> Iterator[Finding]:
+    subject = f"broker {broker.broker_name}"
+    is_local = is_loopback(broker.address)
+    if broker.error is not None:
+        advertised = "advertise a reachable address (--advertise, brokerIP1)"
+        remedy = f"start it, or {advertised}, or allow connections to {broker.address}"
+        yield Finding(Severity.PROBLEM, subject, broker.error, remedy)
+        return
+    if is_local and not any(map(is_loopback, name_servers)):
+        yield Finding(
+            Severity.PROBLEM,
+            subject,
+            f"advertises {broker.address}, a loopback address: clients elsewhere cannot connect",
+            "start it with --advertise HOST, or set brokerIP1",
+        )
+    if broker.problem is not None:
+        remedy = "compare all brokers: roquet cluster; see docs/replication.md"
+        yield Finding(Severity.PROBLEM, subject, broker.problem, remedy)
+    yield from _of_disk(subject, broker.disk_used_ratio)
+    if broker.clock is not None and abs(broker.clock - now) > _CLOCK_DIFFERENCE_MAX:
+        seconds = round((broker.clock - now).total_seconds())
+        yield Finding(
+            Severity.WARNING,
+            subject,
+            f"its clock is {abs(seconds)} s {'ahead of' if seconds > 0 else 'behind'} the local"
+            " one: delays and resets by time are off by as much",
+            "synchronize clocks (NTP)",
+        )
+    yield Finding(Severity.FINE, subject, f"reachable at {broker.address}")
+
+
+def _of_disk(subject: str, used_ratio: float | None) -> Iterator[Finding]:
+    if used_ratio is None or used_ratio < _DISK_FULL_SOON:
+        return
+    if used_ratio >= _DISK_FULL:
+        text = f"its disk is {used_ratio:.0%} full: it rejects messages"
+        severity = Severity.PROBLEM
+    else:
+        text = f"its disk is {used_ratio:.0%} full: old messages are deleted early"
+        severity = Severity.WARNING
+    yield Finding(severity, subject, text, "free disk space, add a disk, or lower fileReservedTime")
+
+
+def of_settings(broker_name: str, settings: Mapping[str, str]) -> Iterator[Finding]:
+    """Permission of a broker as a whole."""
+    permission = settings.get("brokerPermission", "6")
+    if permission.isdigit() and Permission(int(permission)) != Permission.READ | Permission.WRITE:
+        yield Finding(
+            Severity.WARNING,
+            f"broker {broker_name}",
+            f"brokerPermission is {permission}: reads or writes are forbidden",
+            f"roquet broker config set {broker_name} brokerPermission=6",
+        )
+
+
+def is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False  # A name.

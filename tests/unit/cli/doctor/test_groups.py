@@ -1,0 +1,54 @@
+"""What is wrong with groups, and what helps: as decisions about answers."""
+
+from datetime import timedelta
+
+import pytest
+
+from roquet.cli.doctor import groups
+from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings, MemberInfo
+from roquet.client.admin.progress import GroupProgress, QueueProgress
+from roquet.client.queue_ref import QueueRef
+from tests.support.doctor_findings import bad
+
+
+def test_a_group_that_is_disabled_gets_nothing() -> None:
+    settings = {"a": GroupSettings(is_enabled=False), "b": GroupSettings()}
+    assert bad([*groups.of_group_settings("g", settings)]) == [
+        "problem: is disabled at a: its members receive no messages"
+    ]
+
+
+def progress(lag: int, age: timedelta) -> GroupProgress:
+    queue = QueueProgress(QueueRef("t", "a", 0), 100, 100 - lag, 100 - lag, None, age)
+    return GroupProgress("g", (queue,), 0.0)
+
+
+def members(count: int) -> GroupMembers:
+    connections = tuple(ClientConnection(str(index), None, None, 0) for index in range(count))
+    return GroupMembers(connections, "CONSUME_PASSIVELY", "CLUSTERING" if count else None, {})
+
+
+@pytest.mark.parametrize(
+    ("lag", "minutes", "member_count", "found"),
+    [
+        (0, 0, 0, []),
+        (0, 0, 1, []),
+        (7, 0, 0, ["problem: no member is connected; 7 messages are waiting"]),
+        (7, 4, 1, []),
+        (7, 6, 1, ["warning: 7 messages are waiting, the oldest for 0:06:00"]),
+        (0, 0, 2, ["warning: 2 members share 1 queues: some are idle"]),
+    ],
+)
+def test_problems_of_a_group(lag: int, minutes: int, member_count: int, found: list[str]) -> None:
+    state = progress(lag, timedelta(minutes=minutes))
+    assert bad([*groups.of_progress("g", state, members(member_count))]) == found
+
+
+def member(**subscriptions: str) -> MemberInfo:
+    return MemberInfo({}, {"%RETRY%g": "*", **subscriptions}, {}, {})
+
+
+def test_members_with_different_subscriptions_lose_messages() -> None:
+    assert bad([*groups.of_members("g", {"1": member(t="*"), "2": member(t="*")})]) == []
+    (text,) = bad([*groups.of_members("g", {"1": member(t="*"), "2": member(t="x")})])
+    assert text.endswith("1 has t [*]; 2 has t [x]")
