@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         MemberQueue,
         MemberRates,
     )
+    from roquet.client.admin.lost_brokers import LostBroker
     from roquet.client.admin.messages import TraceEvent
     from roquet.client.admin.missing import MissingBroker
     from roquet.client.admin.progress import GroupProgress, QueueProgress
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         GroupNotFound,
         MembersConnected,
         MessageNotFound,
+        NoBroker,
         NoNameServer,
         NoReply,
         NotConnected,
@@ -163,6 +165,7 @@ __all__ = [
     "GroupNotFound",
     "GroupProgress",
     "GroupSettings",
+    "LostBroker",
     "MachineRoom",
     "MachineRoomNearby",
     "MemberInfo",
@@ -173,6 +176,7 @@ __all__ = [
     "MessageKind",
     "MessageNotFound",
     "MissingBroker",
+    "NoBroker",
     "NoNameServer",
     "NoReply",
     "NoTimers",
@@ -266,6 +270,7 @@ _HOMES: Final = {
     "Bounds": "roquet.client.reader.reader",
     "BrokerAccounts": "roquet.client.admin.cluster",
     "BrokerInfo": "roquet.client.admin.cluster",
+    "LostBroker": "roquet.client.admin.lost_brokers",
     "Promotion": "roquet.client.admin.cluster",
     "BrokerRoute": "roquet.client.admin.topics",
     "ClientConnection": "roquet.client.admin.groups",
@@ -295,6 +300,7 @@ _HOMES: Final = {
     "MessageKind": "roquet.client.hooks",
     "MessageNotFound": "roquet.client.errors",
     "MissingBroker": "roquet.client.admin.missing",
+    "NoBroker": "roquet.client.errors",
     "NoNameServer": "roquet.client.errors",
     "NoReply": "roquet.client.errors",
     "NoTimers": "roquet.client.errors",

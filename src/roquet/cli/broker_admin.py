@@ -4,6 +4,7 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from itertools import count
+from typing import Final
 
 from roquet.cli.admin_commands.commands import Commands, Session, brokers_named
 from roquet.cli.admin_commands.failures import DONE, NOT_FOUND, Failed
@@ -14,6 +15,11 @@ from roquet.client.errors import RequestRefused
 from roquet.errors import RoquetError
 from roquet.protocol.codes import ResponseCode
 from roquet.reporting import Fact, Report, ReportTable
+
+_FORGETTING: Final = (
+    "Name servers remember for a day a broker that left without unregistering: it crashed, or was\n"
+    "killed or cut off. Until then `roquet cluster` and `roquet doctor` report it."
+)
 
 
 def define(parser: ArgumentParser) -> None:
@@ -54,6 +60,10 @@ def define(parser: ArgumentParser) -> None:
     demote.add_argument(
         "--force", action="store_true", help="Even if no slave has all messages of the master."
     )
+    forget = commands.add(
+        "forget", "Forget a lost broker, one that will not come back.", _forget, _FORGETTING
+    )
+    forget.add_argument("broker", metavar="ADDRESS", help="host:port of the lost broker.")
 
 
 def _define_broker(parser: ArgumentParser) -> None:
@@ -143,6 +153,19 @@ async def _demote(session: Session) -> int:
     broker_id = session.given.id or await _free_id(session, broker)
     await session.admin.demote_broker(broker.address, broker_id, force=session.given.force)
     session.finish(Report(_facts(broker) | {"role": f"slave {broker_id}"}))
+    return DONE
+
+
+async def _forget(session: Session) -> int:
+    lost = await session.admin.lost_brokers() or ()
+    wanted = session.given.broker
+    found = next((each for each in lost if each.address == wanted), None)
+    if found is None:
+        addresses = ", ".join(each.address for each in lost) or "none"
+        raise Failed(f"broker {wanted!r} is not lost; lost brokers: {addresses}", NOT_FOUND)
+    await session.admin.forget_broker(found)
+    facts = {"broker": found.broker_name, "role": role_of(found), "address": found.address}
+    session.finish(Report(facts))
     return DONE
 
 

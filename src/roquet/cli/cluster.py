@@ -3,8 +3,9 @@
 from argparse import ArgumentParser
 
 from roquet.cli.admin_commands.commands import Session, define_command
-from roquet.cli.admin_commands.failures import DONE, FAILED
+from roquet.cli.admin_commands.failures import DONE, FAILED, NO_BROKER
 from roquet.client.admin.cluster import BrokerInfo
+from roquet.client.admin.lost_brokers import LostBroker
 from roquet.reporting import Fact, Report, ReportTable
 
 _COLUMNS = (
@@ -24,22 +25,34 @@ _COLUMNS = (
     "problem",
 )
 
+_LOST_COLUMNS = ("cluster", "broker", "role", "address", "lost_since", "reason")
+
 
 def define(parser: ArgumentParser) -> None:
     parser.description = (
         "Show all brokers: role, address, version, message rates, disk usage, and for replicas"
-        " epoch, lag and in-sync set. Exits with 1 if a broker is unreachable or has a problem."
+        " epoch, lag and in-sync set; and those that were lost within the last day."
+        " Exits with 1 if a broker is lost, unreachable or has a problem, or if there is none."
     )
     define_command(parser, _show)
 
 
 async def _show(session: Session) -> int:
-    brokers = await session.admin.brokers()
-    session.finish(Report({}, [ReportTable("brokers", _COLUMNS, list(map(_row, brokers)))]))
-    return FAILED if any(each.error or each.problem for each in brokers) else DONE
+    brokers, lost = await session.admin.brokers(), await session.admin.lost_brokers()
+    facts: dict[str, Fact] = {}
+    tables = [ReportTable("brokers", _COLUMNS, list(map(_row, brokers)))]
+    if lost is None:
+        facts["lost"] = "unknown: name servers of Apache do not remember brokers that left"
+    elif lost or session.given.json:
+        tables.append(ReportTable("lost", _LOST_COLUMNS, list(map(_lost_row, lost))))
+    session.finish(Report(facts, tables))
+    if not brokers:
+        session.reporter.say(NO_BROKER)
+    is_well = brokers and not lost and not any(each.error or each.problem for each in brokers)
+    return DONE if is_well else FAILED
 
 
-def role_of(broker: BrokerInfo) -> str:
+def role_of(broker: BrokerInfo | LostBroker) -> str:
     return "master" if broker.is_master else f"slave {broker.broker_id}"
 
 
@@ -59,4 +72,15 @@ def _row(broker: BrokerInfo) -> tuple[Fact, ...]:
         broker.lag_s,
         None if broker.in_sync is None else ",".join(map(str, broker.in_sync)),
         broker.error or broker.problem,
+    )
+
+
+def _lost_row(lost: LostBroker) -> tuple[Fact, ...]:
+    return (
+        lost.cluster,
+        lost.broker_name,
+        role_of(lost),
+        lost.address,
+        lost.since,
+        lost.reason,
     )

@@ -11,6 +11,7 @@ from roquet.cli.admin_commands.commands import Commands, Session, define_confirm
 from roquet.cli.admin_commands.failures import DONE, NOT_FOUND, Failed
 from roquet.cli.admin_commands.message_view import body_text
 from roquet.cli.argument_types import moment, whole_number
+from roquet.client.errors import NoBroker
 from roquet.client.received import ReceivedMessage
 from roquet.reporting import Fact, Report, ReportTable
 
@@ -63,6 +64,8 @@ def _define_selection(parser: ArgumentParser, count_default: int | None) -> None
 
 async def _list(session: Session) -> int:
     counts = await session.partial.dead_letter_counts()
+    if not counts and not await session.admin.brokers(with_state=False):
+        raise NoBroker
     columns = ("group", "dead_letters", "last_stored")
     rows = [(group, each.message_count, each.last_stored) for group, each in counts.items()]
     session.finish(Report({}, [ReportTable("groups", columns, rows)]))

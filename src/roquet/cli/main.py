@@ -33,7 +33,7 @@ _COMMANDS: Final = {
     "broker": _Command(
         "roquet.cli.broker",
         "Run a broker, which stores and delivers messages; or administer a running one.",
-        ("status", "config", "writes", "promote", "demote"),
+        ("status", "config", "writes", "promote", "demote", "forget"),
         "roquet.cli.broker_admin",
     ),
     "cluster": _Command("roquet.cli.cluster", "Show all brokers: roles, versions, rates, disks."),

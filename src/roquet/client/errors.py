@@ -8,6 +8,7 @@ RoquetError
     ├── WrongLoop            so does another event loop
     ├── NothingToRead        a consumer has no topic or queue, or cannot read it
     ├── NoNameServer         none of the name servers answered
+    ├── NoBroker             no master is registered at the name servers
     ├── TopicNotFound        no broker takes messages of this topic
     ├── GroupNotFound        no broker knows this group
     ├── RequestRefused       a broker or name server refused the request, and why
@@ -106,6 +107,13 @@ class NoNameServer(ClientError):
             f"no name server answered ({'; '.join(reasons)}): check `name_server` and the network"
         )
         self.reasons = tuple(reasons)
+
+
+class NoBroker(ClientError):
+    """The name servers answered, and no master is registered there: no request can be answered."""
+
+    def __init__(self) -> None:
+        super().__init__("no master is registered at the name servers; see `lost_brokers()`")
 
 
 class TopicNotFound(ClientError):

@@ -22,6 +22,7 @@ from roquet.protocol.bodies.body import DataVersion, read_body, write_body
 from roquet.protocol.bodies.name_server import (
     BrokerMemberGroupReply,
     KvTable,
+    LostBrokerList,
     TopicRoute,
     read_registration,
 )
@@ -75,6 +76,7 @@ def register_broker(server: NameServer, request: Request[RegisterBrokerHeader]) 
         is_new = server.routes.register(identity, _traits(header), registration, request.connection)
     except RegistrationRefused as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    server.lost.returned(identity, is_new=is_new)
     if is_new:
         topic_count = len(registration.topics.topic_config_table)
         log.info("registered %s with %d topics", _described(identity), topic_count)
@@ -96,7 +98,8 @@ def register_broker(server: NameServer, request: Request[RegisterBrokerHeader]) 
 
 def unregister_broker(server: NameServer, request: Request[UnregisterBrokerHeader]) -> Reply:
     identity = _identity(request.header)
-    if server.routes.unregister(identity):
+    was_lost = server.lost.forget(identity.key)
+    if server.routes.unregister(identity) or was_lost:
         log.info("unregistered %s", _described(identity))
     return Reply()
 
@@ -154,6 +157,10 @@ def get_route(server: NameServer, request: Request[GetRouteHeader]) -> Reply:
 
 def get_cluster_info(server: NameServer, _request: Request[NoFields]) -> Reply:
     return Reply(body=write_body(server.routes.cluster_info()))
+
+
+def get_lost_brokers(server: NameServer, _request: Request[NoFields]) -> Reply:
+    return Reply(body=write_body(LostBrokerList(brokers=server.lost.known())))
 
 
 def get_topics_of_cluster(server: NameServer, request: Request[TopicsByClusterHeader]) -> Reply:
@@ -300,6 +307,7 @@ ROUTES = (
     on(Code.REGISTER_TOPIC_IN_NAMESRV, RegisterTopicHeader, register_topic),
     on(Code.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader, get_route, needs=ACCOUNT),
     on(Code.GET_BROKER_CLUSTER_INFO, NoFields, get_cluster_info, needs=ACCOUNT),
+    on(Code.GET_LOST_BROKERS, NoFields, get_lost_brokers, needs=ACCOUNT),
     on(Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields, topics_by(RouteTable.topics)),
     on(Code.GET_TOPICS_BY_CLUSTER, TopicsByClusterHeader, get_topics_of_cluster),
     on(Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, NoFields, get_system_topics, needs=ACCOUNT),

@@ -16,10 +16,17 @@ BROKERS: Final = Metric(
     "Registered brokers, masters and slaves.",
     ("broker_cluster",),
 )
+LOST_BROKERS: Final = Metric(
+    "roquet_lost_brokers",
+    MetricKind.GAUGE,
+    "Brokers that left within a day without unregistering, and have not come back.",
+    ("broker_cluster",),
+)
 TOPICS: Final = Metric("roquet_routed_topics", MetricKind.GAUGE, "Topics that have a route.")
 METRICS: Final = (
     *server_metrics.SERVER_METRICS,
     BROKERS,
+    LOST_BROKERS,
     TOPICS,
     *server_metrics.CONNECTION_METRICS,
 )
@@ -39,8 +46,12 @@ class MonitoredNameServer:
         server, own = self._server, self._labels
         into.add(server_metrics.INFO, own | {"version": __version__}, 1)
         into.add(server_metrics.READY, own, int(not self.obstacles()))
-        for cluster, count in self._broker_counts().items():
-            into.add(BROKERS, own | {"broker_cluster": cluster}, count)
+        registered = self._broker_counts()
+        lost = Counter(each.cluster_name for each in server.lost.known())
+        for cluster in registered | lost:
+            labels = own | {"broker_cluster": cluster}
+            into.add(BROKERS, labels, registered[cluster])
+            into.add(LOST_BROKERS, labels, lost[cluster])
         into.add(TOPICS, own, len(server.routes.topics()))
         denied_count = 0 if server.guard is None else server.guard.denied_count
         server_metrics.measure_connections(server.connection_budget, denied_count, own, into)

@@ -12,8 +12,10 @@ from roquet.access.account_store import open_account_store
 from roquet.access.guard import AccessGuard
 from roquet.clock import Clock
 from roquet.disk import Disk
+from roquet.namesrv import lost_brokers
 from roquet.namesrv.config import NameServerConfig, change_config, changeable_texts
 from roquet.namesrv.handlers import ROUTES
+from roquet.namesrv.lost_brokers import LostBrokers
 from roquet.namesrv.route_table import LiveBroker, RouteTable
 from roquet.namesrv.state import KvConfig, NameServer, Saving
 from roquet.net.addresses import ip_of
@@ -55,12 +57,18 @@ async def serve_names(
     settings_saving = Saving(changes_file, changed_settings.to_bytes)
     if changed_settings.change_count:
         await settings_saving.save_now()  # Dropped changes must not return.
+    lost = LostBrokers(clock)
+    lost_file = StateFile(disk, kv_config_path.with_name(lost_brokers.FILE_NAME))
+    lost.load(lost_file)
+    lost_saving = Saving(lost_file, lost.to_bytes)
+    lost.on_change = lost_saving.save_soon
     accounts = open_account_store(config, disk, clock)
     guard = None if accounts is None else AccessGuard(accounts, clock)
     server = NameServer(
         config=config,
         clock=clock,
         routes=RouteTable(clock, config.route_count_max),
+        lost=lost,
         kv_config=kv_config,
         changed_settings=changed_settings,
         settings_saving=settings_saving,
@@ -79,8 +87,8 @@ async def serve_names(
     )
     obey_log_level_from_start(config.log_level)
     async with Services("name server") as services:
-        for saving in (kv_config.saving, settings_saving):
-            services.run("save settings", saving.save_changes, on_failure=OnFailure.RESTART)
+        for saving in (kv_config.saving, settings_saving, lost_saving):
+            services.run("save tables", saving.save_changes, on_failure=OnFailure.RESTART)
         services.every(
             "expire brokers", config.expiry_period_ms / 1000, partial(expire_brokers, server)
         )
@@ -97,6 +105,7 @@ async def serve_names(
                     await stack.enter_async_context(_pages(server, config.http_place, clock))
                 yield server
         finally:
+            lost.close()
             await listener.stop()
             log.info("name server stopped")
 
@@ -114,16 +123,19 @@ async def _pages(server: NameServer, place: Address, clock: Clock) -> AsyncItera
 
 def expire_brokers(server: NameServer) -> None:
     server.warnings.flush()
+    server.lost.expire()
     for broker in server.routes.expire():
-        _log_loss(broker, "no heartbeat")
+        silent_s = server.clock.monotonic_s() - broker.refreshed_s
+        _lose(server, broker, "no heartbeat", silent_s)
         broker.channel.close("the broker sent no heartbeat")
 
 
 def _lose_connection(server: NameServer, connection: Connection) -> None:
     for broker in server.routes.lose_channel(connection):
-        _log_loss(broker, "its connection is closed")
+        _lose(server, broker, "its connection is closed")
 
 
-def _log_loss(broker: LiveBroker, reason: str) -> None:
+def _lose(server: NameServer, broker: LiveBroker, reason: str, silent_s: float = 0.0) -> None:
+    server.lost.note(broker.identity, reason, silent_s)
     cluster, name, broker_id, address = broker.identity
     log.warning("removed broker %s/%s/%d at %s: %s", cluster, name, broker_id, address, reason)

@@ -15,6 +15,7 @@ import msgspec
 from roquet.access.guard import AccessGuard
 from roquet.clock import Clock
 from roquet.namesrv.config import KV_CONFIG_SIZE_MAX, NameServerConfig
+from roquet.namesrv.lost_brokers import LostBrokers
 from roquet.namesrv.route_table import RouteTable
 from roquet.net.errors import TableFull
 from roquet.net.limits import ConnectionBudget
@@ -98,10 +99,13 @@ class Saving:
         self._unsaved: list[_Waiting] = []
         self._has_unsaved = asyncio.Event()
 
+    def save_soon(self) -> None:
+        self._has_unsaved.set()
+
     def answer_when_saved(self, request: Request[Any], reply: Reply | None = None) -> Deferred:
         deferred = Deferred(request)
         self._unsaved.append(_Waiting(deferred, reply or Reply()))
-        self._has_unsaved.set()
+        self.save_soon()
         return deferred
 
     async def save_changes(self) -> None:
@@ -119,7 +123,7 @@ class Saving:
         try:
             await asyncio.to_thread(self._file.save, self._content())
         except StateNotSaved as error:
-            log.error("settings are not saved: %s", error)  # noqa: TRY400  One line an event.
+            log.error("not saved: %s", error)  # noqa: TRY400  One line an event.
             return Reply(ResponseCode.SYSTEM_ERROR, remark=f"changed, but not saved: {error}")
         return None
 
@@ -128,6 +132,7 @@ class NameServer(msgspec.Struct):
     config: NameServerConfig
     clock: Clock
     routes: RouteTable
+    lost: LostBrokers
     kv_config: KvConfig
     changed_settings: ChangedSettings
     settings_saving: Saving

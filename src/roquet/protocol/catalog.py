@@ -46,6 +46,7 @@ from roquet.protocol.bodies.name_server import (
     BrokerRegistration,
     ClusterInfo,
     KvTable,
+    LostBrokerList,
     TopicRoute,
     read_registration,
 )
@@ -398,6 +399,7 @@ _REPLICAS: Final = (
     Entry(Code.GET_BROKER_EPOCH_CACHE, reply_body=EpochList),
     Entry(Code.PROMOTE_BROKER, brokers.PromoteBrokerHeader, brokers.PromoteBrokerReplyHeader),
     Entry(Code.DEMOTE_BROKER, brokers.DemoteBrokerHeader),
+    Entry(Code.GET_LOST_BROKERS, reply_body=LostBrokerList),
 )
 # fmt: on
 

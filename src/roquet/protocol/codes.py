@@ -170,6 +170,7 @@ class RequestCode(IntEnum):
     # Ours: from 710000 on, far from all that Apache has given away.
     PROMOTE_BROKER = 710001
     DEMOTE_BROKER = 710002
+    GET_LOST_BROKERS = 710003
 
 
 class ResponseCode(IntEnum):

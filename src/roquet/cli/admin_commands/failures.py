@@ -20,6 +20,7 @@ from roquet.client.errors import (
     GroupNotFound,
     MembersConnected,
     MessageNotFound,
+    NoBroker,
     NoNameServer,
     NotConnected,
     RequestRefused,
@@ -36,6 +37,10 @@ MISUSED: Final = 2
 UNREACHABLE: Final = 3
 NOT_FOUND: Final = 4
 
+NO_BROKER: Final = (
+    "no master is registered at the name servers: start one with roquet broker -n ADDRESS; those"
+    " that were lost: roquet cluster"
+)
 _ACCESS_REFUSAL: Final = "acl.common.AclException"
 
 
@@ -59,6 +64,8 @@ def failure_of(error: RoquetError, access: Access | None) -> Failure:
             return Failure(str(error), error.exit_code)
         case NoNameServer():
             return Failure(_no_name_server(error, access), UNREACHABLE)
+        case NoBroker():
+            return Failure(NO_BROKER, UNREACHABLE)
         case Unreachable():
             text = (
                 f"broker {error.broker} is unreachable: {error.reason}; check that it runs and that"

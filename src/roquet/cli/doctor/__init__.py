@@ -46,10 +46,11 @@ async def _findings(session: Session) -> list[Finding]:
     if all(errors.values()):
         return found
     with session.reporter.late_progress("requests") as progress:
-        brokers = await admin.brokers()
+        brokers, lost = await admin.brokers(), await admin.lost_brokers()
         progress.advance()
         now = utc(SystemClock().now_ms())
         found += servers.of_brokers(brokers, list(errors), now)
+        found += servers.of_lost(lost, brokers)
         reachable = [each for each in brokers if each.is_master and each.error is None]
         for broker in reachable:
             settings = await admin.broker_config(broker.address)

@@ -5,8 +5,10 @@ from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import Final
 
+from roquet.cli.cluster import role_of
 from roquet.cli.doctor.finding import Finding, Severity
 from roquet.client.admin.cluster import BrokerInfo
+from roquet.client.admin.lost_brokers import LostBroker
 from roquet.protocol.codes import Permission
 
 # Disk usage at which brokers delete old files early, and at which they reject messages.
@@ -41,10 +43,39 @@ def of_brokers(
             Severity.PROBLEM,
             f"broker {name}",
             "has no master: it delivers messages but accepts none",
-            "restart its master",
+            "restart its master; if it is gone for good, promote a slave: roquet broker promote"
+            " ADDRESS",
         )
     for broker in brokers:
         yield from _of_broker(broker, name_servers, now)
+
+
+def of_lost(lost: Sequence[LostBroker] | None, brokers: Sequence[BrokerInfo]) -> Iterator[Finding]:
+    """Brokers that left without unregistering: routes and all other answers are silent on them."""
+    if lost is None:
+        text = "unknown: name servers of Apache do not remember brokers that left"
+        yield Finding(Severity.FINE, "lost brokers", text)
+    for each in lost or ():
+        siblings = [broker for broker in brokers if broker.broker_name == each.broker_name]
+        yield Finding(
+            Severity.PROBLEM,
+            f"broker {each.broker_name}",
+            f"{role_of(each)} at {each.address} is lost since {_moment(each.since)}"
+            f" ({each.reason}): {_effect_of_loss(each, siblings)}",
+            f"restart it; if it is gone for good: roquet broker forget {each.address}",
+        )
+
+
+def _effect_of_loss(lost: LostBroker, siblings: Sequence[BrokerInfo]) -> str:
+    if not siblings:
+        return "its messages cannot be read, and are missing in all counts and queries"
+    if lost.is_master and not any(each.is_master for each in siblings):
+        return "its slaves deliver messages but accept none"
+    return "its messages have a replica less"
+
+
+def _moment(moment: datetime) -> str:
+    return moment.isoformat(" ", "seconds")
 
 
 def _of_broker(broker: BrokerInfo, name_servers: Sequence[str], now: datetime) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from typing import Final, Unpack, final
 from roquet.client.admin import (
     cluster as cluster_queries,
     groups as group_queries,
+    lost_brokers as lost_broker_queries,
     messages as message_queries,
     progress as progress_queries,
     resets,
@@ -26,6 +27,7 @@ from roquet.client.admin import (
 from roquet.client.admin.cluster import AccountSettings, BrokerAccounts, BrokerInfo, Promotion
 from roquet.client.admin.follow import FollowFrom, follow
 from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings, MemberInfo
+from roquet.client.admin.lost_brokers import LostBroker
 from roquet.client.admin.messages import TraceEvent
 from roquet.client.admin.missing import MissingBroker, MissingBrokers
 from roquet.client.admin.progress import GroupProgress
@@ -397,6 +399,17 @@ class AsyncAdmin(AsyncResource):
     async def name_servers(self) -> dict[str, str | None]:
         """The error of each name server, by address; None if it works."""
         return await cluster_queries.name_server_errors(self._servers())
+
+    async def lost_brokers(self) -> list[LostBroker] | None:
+        """Those that left within the last day without unregistering; the first lost comes first.
+
+        None if it cannot be known: name servers of Apache do not remember brokers that left.
+        """
+        return await lost_broker_queries.lost_brokers(self._servers())
+
+    async def forget_broker(self, lost: LostBroker) -> None:
+        """Removes a lost broker from the memory of name servers: it will not come back."""
+        await lost_broker_queries.forget_broker(self._servers(), lost)
 
     async def broker_runtime(self, address: str) -> dict[str, str]:
         """The runtime information of a broker, under Apache's names."""

@@ -25,6 +25,7 @@ from roquet.client.cluster.tls import TlsConfig
 from roquet.client.config import Credentials
 from roquet.client.errors import (
     BadArgument,
+    NoBroker,
     NoNameServer,
     RequestRefused,
     TopicNotFound,
@@ -160,7 +161,7 @@ class AdminServers:
         )
 
     async def masters(self, cluster: str | None = None, broker: str | None = None) -> list[Master]:
-        """All masters, those of a cluster, or one. Raises BadArgument when there is none."""
+        """All masters, those of a cluster, or one. Raises NoBroker or BadArgument for none."""
         info = await self.cluster_info()
         found = [
             Master(name, data.broker_addrs[MASTER_ID])
@@ -172,19 +173,21 @@ class AdminServers:
         if not found:
             wanted = [f"cluster {cluster!r}"] * (cluster is not None)
             wanted += [f"broker {broker!r}"] * (broker is not None)
-            where = " of " + " and ".join(wanted) if wanted else ""
-            raise BadArgument(f"name servers list no master{where}; see `brokers()`")
+            if not wanted:
+                raise NoBroker
+            where = " and ".join(wanted)
+            raise BadArgument(f"name servers list no master of {where}; see `brokers()`")
         return found
 
     async def replicas(self) -> list[Master]:
         """Whom to ask about all brokers: masters, and slaves of those that have none now.
 
-        Raises BadArgument when there are none.
+        Raises NoBroker when there are none.
         """
         table = (await self.cluster_info()).broker_addr_table
         found = self._replicas({name: data.broker_addrs for name, data in table.items()})
         if not found:
-            raise BadArgument("name servers list no broker; see `brokers()`")
+            raise NoBroker
         return found
 
     async def route(self, topic: str) -> Route:

@@ -95,6 +95,8 @@ class Admin(BlockingTwin[AsyncAdmin]):
     resend = blocking(AsyncAdmin.resend)
     brokers = blocking(AsyncAdmin.brokers)
     name_servers = blocking(AsyncAdmin.name_servers)
+    lost_brokers = blocking(AsyncAdmin.lost_brokers)
+    forget_broker = blocking(AsyncAdmin.forget_broker)
     broker_runtime = blocking(AsyncAdmin.broker_runtime)
     broker_config = blocking(AsyncAdmin.broker_config)
     update_broker_config = blocking(AsyncAdmin.update_broker_config)

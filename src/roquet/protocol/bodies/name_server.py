@@ -1,5 +1,5 @@
 """What a name server stores: routes (105, 217), clusters (106, 901), registrations (103), and its
-key-value configs (219).
+key-value configs (219). Who left without unregistering is in a reply of ours (710003).
 
 A registration is usually JSON. Compressed it is one zlib stream of
 
@@ -76,6 +76,23 @@ class BrokerMemberGroupReply(Body, kw_only=True):
     """Reply to 901."""
 
     broker_member_group: BrokerMemberGroup | None = None
+
+
+class LostBroker(Body, kw_only=True):
+    """A broker that left without unregistering; `lost_since` is its last sign of life."""
+
+    broker_addr: str
+    broker_id: Int64 = always(0)
+    broker_name: str
+    cluster_name: str
+    lost_since: Int64  # in milliseconds since 1970
+    reason: str = always("")
+
+
+class LostBrokerList(Body, kw_only=True):
+    """Reply to 710003, which is ours."""
+
+    brokers: list[LostBroker] = always([])
 
 
 class KvTable(Body, kw_only=True):
