@@ -10,6 +10,9 @@ disappears from its cluster and from all topics; a surviving slave keeps topics 
 Where masters have epochs, the latest master of a name is remembered for a day after it was lost:
 one that it has succeeded must not take its place just because it registers first. A master that
 unregisters is shut down in order, and not remembered.
+
+Where they have none, two brokers can register under one name and id by mistake. Routes have the one
+that registered last. When it leaves, the other one is back at once, with the topics that it had.
 """
 
 from collections.abc import Callable, Iterable
@@ -91,6 +94,8 @@ class LiveBroker(msgspec.Struct):
     filter_servers: list[str]
     channel: Channel
     refreshed_s: float
+    # Kept while another broker has the same name and id, to restore the routes of this one.
+    own_topics: dict[str, QueueData] | None = None
 
 
 class LatestMaster(msgspec.Struct, frozen=True):
@@ -125,19 +130,24 @@ class RouteTable:
     ) -> bool:
         """Whether the broker was not known before. Raises RegistrationRefused and TableFull."""
         known = self._live.get(identity.key)
+        epoch = registration.topics.data_version.state_version
         self._check(identity, registration)
         self._check_room(identity, registration)
         if known is not None and known.identity.name != identity.name:
             self._forget(known)  # It was restarted under another name.
+        twin = self._twin_of(identity, epoch)
+        if twin is not None and twin.own_topics is None:
+            twin.own_topics = self._topics_of(identity.name)
         group = self._joined_group(identity, traits)
         if _speaks_for_the_group(identity, traits, group):
             has_changed = (
                 known is None
                 or known.identity != identity  # It may have become the master.
+                or twin is not None  # The routes may be those of the other one.
                 or known.data_version != registration.topics.data_version
             )
             self._take_topics(identity.name, registration, group, has_changed=has_changed)
-        self._note_master(identity, registration.topics.data_version.state_version)
+        self._note_master(identity, epoch)
         if self._refused.get(identity[:3], ("", 0))[0] == identity.address:
             del self._refused[identity[:3]]
         self._live[identity.key] = LiveBroker(
@@ -147,6 +157,7 @@ class RouteTable:
             registration.filter_server_list,
             channel,
             self._clock.monotonic_s(),
+            None if twin is None else self._routes_of(identity.name, registration),
         )
         return known is None
 
@@ -159,17 +170,9 @@ class RouteTable:
         refused = self._refused.get(identity[:3])
         if refused is not None and refused[0] != identity.address:
             return refused[0]
-        return next(
-            (
-                live.identity.address
-                for live in self._live.values()
-                if own is not None
-                and live.identity.key != identity.key
-                and live.identity[:3] == identity[:3]
-                and live.data_version.state_version == own.data_version.state_version
-            ),
-            None,
-        )
+        epoch = 0 if own is None else own.data_version.state_version
+        twin = None if own is None else self._twin_of(identity, epoch)
+        return None if twin is None else twin.identity.address
 
     def latest_master(self, identity: BrokerIdentity) -> LatestMaster | None:
         """Of the name of a broker, where masters have epochs; it may be lost."""
@@ -395,6 +398,40 @@ class RouteTable:
             for topic, mapping in registration.topics.topic_queue_mapping_info_map.items():
                 self._mappings.setdefault(topic, {})[name] = mapping
 
+    def _twin_of(self, identity: BrokerIdentity, epoch: int) -> LiveBroker | None:
+        """Another living broker with the same name, id and epoch."""
+        return next(
+            (
+                live
+                for live in self._live.values()
+                if live.identity.key != identity.key
+                and live.identity[:3] == identity[:3]
+                and live.data_version.state_version == epoch
+            ),
+            None,
+        )
+
+    def _topics_of(self, name: str) -> dict[str, QueueData]:
+        return {topic: queues[name] for topic, queues in self._topics.items() if name in queues}
+
+    def _routes_of(self, name: str, registration: BrokerRegistration) -> dict[str, QueueData]:
+        """The topics of a registration that was just taken over."""
+        return {
+            topic: self._topics[topic][name]
+            for topic in registration.topics.topic_config_table
+            if name in self._topics.get(topic, {})
+        }
+
+    def _restore(self, twin: LiveBroker, group: BrokerData) -> None:
+        """The other broker of its name and id has left."""
+        name = twin.identity.name
+        group.broker_addrs[twin.identity.broker_id] = twin.identity.address
+        if twin.own_topics is not None and twin.identity.broker_id == MASTER_ID:
+            _remove_name(self._topics, name)
+            for topic, queues in twin.own_topics.items():
+                self._topics.setdefault(topic, {})[name] = queues
+        twin.own_topics = None
+
     def _forget_where(self, is_gone: Callable[[LiveBroker], bool]) -> list[LiveBroker]:
         gone = [live for live in self._live.values() if is_gone(live)]
         for live in gone:
@@ -408,7 +445,10 @@ class RouteTable:
         if group is None:
             return  # Another address had taken its place, and is gone as well.
         _remove_address(group, live.identity.address)
-        if not group.broker_addrs:
+        twin = self._twin_of(live.identity, live.data_version.state_version)
+        if twin is not None:
+            self._restore(twin, group)
+        elif not group.broker_addrs:
             del self._groups[name]
             _remove_name(self._topics, name)
             _remove_name(self._mappings, name)

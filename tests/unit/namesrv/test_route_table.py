@@ -77,6 +77,11 @@ class Table:
         assert route is not None
         return route.queue_datas[0].perm
 
+    def queue_count(self, topic: str) -> int:
+        route = self.routes.route(topic)
+        assert route is not None
+        return route.queue_datas[0].write_queue_nums
+
     def addresses(self, name: str) -> dict[int, str]:
         return self.routes.member_group("c", name).broker_addrs
 
@@ -239,6 +244,45 @@ def test_a_slave_that_was_refused_is_named_to_the_one_that_has_its_id(table: Tab
     table.clock.advance(2)
     table.routes.expire()
     assert table.routes.duplicate_of(SLAVE) is None
+
+
+TWIN = MASTER._replace(address="10.0.0.4:10911")
+
+
+def test_of_two_brokers_of_one_name_the_other_is_back_when_one_leaves(table: Table) -> None:
+    channel = FakeChannel()
+    table.register(MASTER, topics_of("t", "u", write_queue_nums=4))
+    table.register(TWIN, topics_of("t", "v", write_queue_nums=8), channel=channel)
+    assert table.addresses("a") == {0: TWIN.address}
+    assert table.routes.duplicate_of(MASTER) == TWIN.address
+    table.routes.lose_channel(channel)
+    assert table.addresses("a") == {0: MASTER.address}
+    assert table.routes.duplicate_of(MASTER) is None
+    assert sorted(table.routes.topics()) == ["t", "u"]
+    assert table.queue_count("t") == 4
+
+
+def test_the_one_that_registered_last_keeps_its_own_routes(table: Table) -> None:
+    for identity, count in ((MASTER, 4), (TWIN, 8), (MASTER, 4)):
+        table.register(identity, topics_of("t", identity.address, write_queue_nums=count))
+    assert table.addresses("a") == {0: MASTER.address}
+    assert table.queue_count("t") == 4
+    table.routes.unregister(TWIN)
+    assert table.addresses("a") == {0: MASTER.address}
+    assert sorted(table.routes.topics()) == sorted([MASTER.address, "t"])
+    table.routes.unregister(MASTER)
+    assert table.routes.topics() == []
+    assert table.addresses("a") == {}
+
+
+def test_of_three_brokers_of_one_name_the_last_one_is_left(table: Table) -> None:
+    third = MASTER._replace(address="10.0.0.5:10911")
+    for identity in (MASTER, TWIN, third):
+        table.register(identity, topics_of("t", identity.address))
+    for identity in (third, MASTER):
+        table.routes.unregister(identity)
+    assert table.addresses("a") == {0: TWIN.address}
+    assert sorted(table.routes.topics()) == sorted([TWIN.address, "t"])
 
 
 def test_a_successor_is_no_duplicate(table: Table) -> None:
