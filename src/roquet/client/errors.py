@@ -34,6 +34,7 @@ The errors of a send keep their facts in `args`, so that they can be copied and 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from roquet.client.denials import denial_in
 from roquet.errors import RoquetError
 from roquet.protocol.codes import ResponseCode
 
@@ -278,7 +279,7 @@ class SendRefused(SendFailed):
 
     @property
     def may_pass(self) -> bool:
-        return self.code in _PASSING
+        return self.code in _PASSING and denial_in(self.reason) is None
 
 
 class SendImpossible(SendFailed):

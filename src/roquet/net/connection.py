@@ -13,7 +13,13 @@ from typing import Final, Protocol, cast, final
 import msgspec
 
 from roquet.net.deadlines import CLOSING_TIMEOUT_S, DeadlineSweep
-from roquet.net.errors import CallTimedOut, ConnectionLost, Refused, TooManyInFlight
+from roquet.net.errors import (
+    MAY_NEED_TLS,
+    CallTimedOut,
+    ConnectionLost,
+    Refused,
+    TooManyInFlight,
+)
 from roquet.net.limits import ConnectionBudget, ConnectionLimits
 from roquet.net.pending_calls import PendingCall, PendingCalls
 from roquet.net.tls.transport import TlsTransport
@@ -34,6 +40,7 @@ _SMALL_WRITE_SIZE: Final = 1024
 _JOINED_SIZE_MAX: Final = 2048
 # A loop that was held for so long, and for a good part of the time of a call, made it fail.
 _BUSY_S: Final = 0.1
+_BY_PEER: Final = "closed by the peer"
 _NO_ADDRESS: Final = Address("0.0.0.0", 0)  # noqa: S104  Nothing is bound to it.
 
 
@@ -395,7 +402,7 @@ class Connection(asyncio.Protocol):
         self._resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
-        reason = self._close_reason or (str(error) if error else "closed by the peer")
+        reason = self._close_reason or (str(error) if error else self._by_peer())
         self._close_reason = reason
         self._outgoing.clear()
         # Transport and connection form a cycle, so their buffers would wait for the collector.
@@ -414,6 +421,10 @@ class Connection(asyncio.Protocol):
         self._owner.closed(self)
 
     # Private.
+
+    def _by_peer(self) -> str:
+        is_unheard = not (self._is_server or self.is_encrypted or self.receive_count)
+        return f"{_BY_PEER} before it answered: {MAY_NEED_TLS}" if is_unheard else _BY_PEER
 
     def _begin_call(
         self, code: int, frame_of: Callable[[int], bytes], timeout_s: float, deadline_s: float

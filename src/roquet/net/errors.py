@@ -18,10 +18,14 @@ RoquetError
 """
 
 import errno
+from typing import Final
 
 from roquet.errors import RoquetError
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.host import Address
+
+# Part of the reason when a server closed an unencrypted connection without a word.
+MAY_NEED_TLS: Final = "it may require TLS"
 
 
 class Refused(RoquetError):

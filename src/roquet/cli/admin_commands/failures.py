@@ -3,7 +3,7 @@
 0  done
 1  refused by a server, or found something wrong, or not confirmed
 2  misused: the arguments or the config file are invalid
-3  a server cannot be reached
+3  a server cannot be reached, or none is registered
 4  no such topic, group, message or broker
 """
 
@@ -15,6 +15,7 @@ from roquet.cli.admin_commands.access import (
     Access,
     BadConfigFile,
 )
+from roquet.client.denials import Denial, denial_in
 from roquet.client.errors import (
     BadArgument,
     GroupNotFound,
@@ -28,8 +29,7 @@ from roquet.client.errors import (
     Unreachable,
 )
 from roquet.errors import RoquetError
-from roquet.net.errors import BadAddress
-from roquet.protocol.codes import ResponseCode
+from roquet.net.errors import MAY_NEED_TLS, BadAddress
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -41,7 +41,13 @@ NO_BROKER: Final = (
     "no master is registered at the name servers: start one with roquet broker -n ADDRESS; those"
     " that were lost: roquet cluster"
 )
-_ACCESS_REFUSAL: Final = "acl.common.AclException"
+_CREDENTIALS: Final = f"~/.config/roquet.toml or {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}"
+_DENIALS: Final = {
+    Denial.NO_CREDENTIALS: f"set credentials in {_CREDENTIALS}",
+    Denial.WRONG_CREDENTIALS: f"correct access key and secret in {_CREDENTIALS}",
+    Denial.NO_RIGHT: "the account is known, but may not do this: an administrator grants it"
+    " with roquet account change ACCESS_KEY, or use another account",
+}
 
 
 class Failure(NamedTuple):
@@ -67,10 +73,12 @@ def failure_of(error: RoquetError, access: Access | None) -> Failure:
         case NoBroker():
             return Failure(NO_BROKER, UNREACHABLE)
         case Unreachable():
-            text = (
-                f"broker {error.broker} is unreachable: {error.reason}; check that it runs and that"
-                " its advertised address is reachable from here: roquet doctor"
+            remedy = (
+                tls_remedy(error.reason)
+                or "check that it runs and that its advertised address is reachable from here:"
+                " roquet doctor"
             )
+            text = f"broker {error.broker} is unreachable: {error.reason}; {remedy}"
             return Failure(text, UNREACHABLE)
         case TopicNotFound():
             text = f"topic {error.topic!r}: {error.reason}; see: roquet topic list"
@@ -98,23 +106,31 @@ def failure_of(error: RoquetError, access: Access | None) -> Failure:
         case BadArgument() | BadConfigFile() | BadAddress():
             return Failure(str(error), MISUSED)
         case _:
-            return Failure(str(error), FAILED)
+            more = tls_remedy(str(error)) or denial_remedy(str(error))
+            return Failure(f"{error}; {more}" if more else str(error), FAILED)
 
 
 def _no_name_server(error: NoNameServer, access: Access | None) -> str:
     reasons = "; ".join(error.reasons)
     if access is None:
         return f"no name server answered ({reasons})"
-    return (
-        f"no name server answered at {access.name_server} ({access.name_server_from}): {reasons};"
-        " start one with roquet up, or set the address with -n HOST:PORT"
-    )
+    remedy = tls_remedy(reasons) or "start one with roquet up, or set the address with -n HOST:PORT"
+    where = f"{access.name_server} ({access.name_server_from})"
+    return f"no name server answered at {where}: {reasons}; {remedy}"
+
+
+def tls_remedy(reason: str) -> str | None:
+    """For a server that was reached and wants TLS."""
+    return "use --tls, with --tls-ca FILE for a private CA" if MAY_NEED_TLS in reason else None
+
+
+def denial_remedy(text: str) -> str | None:
+    """For a request that access control refused."""
+    denial = denial_in(text)
+    return None if denial is None else _DENIALS[denial]
 
 
 def _refused(error: RequestRefused) -> str:
     text = f"{error.address} refused ({error.code}): {error.remark or 'no reason given'}"
-    # To peers of 4.9, and by brokers of 4.9, everything that access control refuses is an error.
-    if error.code == ResponseCode.NO_PERMISSION or _ACCESS_REFUSAL in text:
-        text += f"; set credentials in ~/.config/roquet.toml or {ACCESS_KEY_VARIABLE} and"
-        text += f" {SECRET_KEY_VARIABLE}"
-    return text
+    remedy = denial_remedy(text)
+    return text if remedy is None else f"{text}; {remedy}"

@@ -194,6 +194,8 @@ class AdminServers:
         """The current route. Raises TopicNotFound."""
         route = await self.routes.newest(topic, self.config.timeout_s)
         if route is None:
+            # Without brokers, nobody knows which topics there are.
+            await self.replicas()
             raise TopicNotFound(topic, "no broker has it")
         return route
 

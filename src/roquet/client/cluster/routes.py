@@ -36,6 +36,9 @@ _READ: Final = int(Permission.READ)
 _AGAIN_S: Final = 1.0
 _MASTERS: Final = "masters"
 _CLOSED: Final = "closed by us"
+_MASTER_GONE: Final = (
+    "start it, or promote a slave (roquet broker promote); with replication.etcd one is elected"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,7 @@ class RouteBook:
         if route is None:
             route = await self._looked_up(topic, new_topic)
         if not route.queues:
-            reason = "no master accepts messages for it now; check its brokers"
-            raise TopicNotFound(topic, reason, is_missing=False)
+            raise TopicNotFound(topic, _why_not_writable(route), is_missing=False)
         return route
 
     async def _looked_up(self, topic: str, new_topic: NewTopic) -> Route:
@@ -202,10 +204,20 @@ class RouteBook:
         # The first message creates the topic with the settings of the template.
         template = await self._ask(new_topic.template, _ASK_TIMEOUT_S)
         if template is None:
+            await self._check_masters(topic)
             raise TopicNotFound(
                 topic, "no broker has it or creates topics automatically; create it"
             )
         return self._keep(topic, route_of(topic, template, new_topic.queue_count))
+
+    async def _check_masters(self, topic: str) -> None:
+        """Raises TopicNotFound without any: then nobody knows whether the topic exists."""
+        try:
+            is_any_there = bool(masters_in(await ask_cluster_info(self._name_servers)))
+        except ClientError:
+            return  # A name server that answers for routes only.
+        if not is_any_there:
+            raise TopicNotFound(topic, f"no master is registered; {_MASTER_GONE}", is_missing=False)
 
     def _keep(self, topic: str, route: Route) -> Route:
         if route != self._routes.get(topic):
@@ -228,6 +240,33 @@ class RouteBook:
         except BadBody as error:
             reason = f"invalid response of the name server: {error}"
             raise TopicNotFound(topic, reason, is_missing=False) from None
+
+
+def _why_not_writable(route: Route) -> str:
+    if route.masters:
+        return "no master accepts messages for it now: writes are forbidden"
+    names = ", ".join(sorted(route.brokers))
+    return f"no master of {names} is registered; {_MASTER_GONE}"
+
+
+async def ask_cluster_info(name_servers: NameServers) -> ClusterInfo:
+    """Raises NoNameServer or RequestRefused."""
+    reply = await name_servers.call(RequestCode.GET_BROKER_CLUSTER_INFO, NoFields(), _ASK_TIMEOUT_S)
+    if reply.code != ResponseCode.SUCCESS:
+        raise RequestRefused("the name server", reply.code, reply.remark)
+    try:
+        return read_body(ClusterInfo, reply.body)
+    except BadBody as error:
+        raise NoNameServer([f"invalid response: {error}"]) from None
+
+
+def masters_in(info: ClusterInfo) -> frozenset[str]:
+    """The addresses of all masters."""
+    return frozenset(
+        data.broker_addrs[MASTER_ID]
+        for data in info.broker_addr_table.values()
+        if MASTER_ID in data.broker_addrs
+    )
 
 
 def _queues(
@@ -282,7 +321,7 @@ class AllMasters:
     async def refresh(self) -> bool:
         """False without an answer of a name server: the known addresses stay."""
         try:
-            addresses = await self._ask()
+            addresses = masters_in(await ask_cluster_info(self._name_servers))
         except ClientError as error:
             self._throttled.warning(_MASTERS, f"the masters are not known yet, retrying: {error}")
             return False
@@ -297,19 +336,3 @@ class AllMasters:
         while True:
             await asyncio.sleep(period_s if self.addresses else min(_AGAIN_S, period_s))
             await self.refresh()
-
-    async def _ask(self) -> frozenset[str]:
-        reply = await self._name_servers.call(
-            RequestCode.GET_BROKER_CLUSTER_INFO, NoFields(), _ASK_TIMEOUT_S
-        )
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused("the name server", reply.code, reply.remark)
-        try:
-            info = read_body(ClusterInfo, reply.body)
-        except BadBody as error:
-            raise NoNameServer([f"invalid response: {error}"]) from None
-        return frozenset(
-            data.broker_addrs[MASTER_ID]
-            for data in info.broker_addr_table.values()
-            if MASTER_ID in data.broker_addrs
-        )

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple, final
 
+from roquet.client.denials import denial_in
 from roquet.client.errors import NoTimers, NotYetSafe, RequestRefused
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import Clock
@@ -118,7 +119,7 @@ DEFAULT_RULES: Final = RetryRules()
 
 def is_worth_retrying(error: AttemptFailed, rules: RetryRules = DEFAULT_RULES) -> bool:
     if isinstance(error, RequestRefused):
-        return error.code in rules.codes
+        return error.code in rules.codes and denial_in(error.remark) is None
     if isinstance(error, NotYetSafe):
         return rules.not_safe
     return not isinstance(error, BadAddress | NoTimers)

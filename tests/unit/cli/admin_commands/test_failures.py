@@ -1,6 +1,7 @@
 """Every error path in one line, with its remedy and its exit code."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,17 @@ from roquet.cli.admin_commands.failures import failure_of
 from roquet.client.errors import (
     MembersConnected,
     MessageNotFound,
+    NoBroker,
     NoNameServer,
     NotConnected,
     RequestRefused,
     SendRefused,
+    Unreachable,
 )
 from roquet.errors import RoquetError
+from roquet.net.errors import MAY_NEED_TLS
 from roquet.testing.blocking import BlockingCluster
+from tests.support.accounts import LIAR, PUBLISHER, TOPIC, Signer, accounts_file
 from tests.support.command_line import roquet
 from tests.support.dead_broker import dead_broker
 from tests.support.our_cluster import OurCluster
@@ -73,7 +78,9 @@ def test_a_change_that_a_broker_does_not_answer(roquet_cluster: BlockingCluster)
 @pytest.mark.parametrize(
     ("error", "exit_code", "remedy"),
     [
-        (RequestRefused("a:1", 16, "no"), 1, "set credentials in ~/.config/roquet.toml"),
+        (RequestRefused("a:1", 16, "not writable"), 1, "a:1 refused (16): not writable"),
+        (NoBroker(), 3, "roquet broker -n ADDRESS"),
+        (Unreachable("a:1", MAY_NEED_TLS), 3, "use --tls"),
         (RequestRefused("a:1", 1, None), 1, "a:1 refused (1): no reason given"),
         (MembersConnected("g"), 1, "stop its members first, or use --to-time"),
         (NotConnected("g", "me"), 4, "see: roquet group members g"),
@@ -96,7 +103,68 @@ def test_an_encrypted_cluster_is_reached_with_its_certificate(tmp_path: Path) ->
         assert roquet(*words, "--tls-ca", authority).exit_code == 0
         plain, unknown = roquet(*words), roquet(*words, "--tls")
     assert (plain.exit_code, unknown.exit_code) == (3, 3)
+    assert "use --tls" in plain.stderr
+    assert "roquet up" not in plain.stderr
     assert "certificate" in unknown.stderr
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name server of a broker with accounts."""
+    path = accounts_file(tmp_path_factory.mktemp("accounts"))
+    settings = {"aclEnable": "true", "aclFile": str(path)}
+    with BlockingCluster(settings=settings) as cluster:
+        yield cluster.name_server
+
+
+@pytest.mark.parametrize(
+    ("signer", "remedy"),
+    [
+        (None, "set credentials in ~/.config/roquet.toml"),
+        (LIAR, "correct access key and secret in ~/.config/roquet.toml"),
+        (PUBLISHER, "an administrator grants it with roquet account change"),
+    ],
+)
+@pytest.mark.parametrize("words", [("topic", "list"), ("message", "send", "forbidden", "text")])
+def test_who_is_denied_is_told_what_is_wrong_with_the_account(
+    guarded: str,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    signer: Signer | None,
+    remedy: str,
+) -> None:
+    if signer is not None:
+        monkeypatch.setenv("ROQUET_ACCESS_KEY", signer.access_key)
+        monkeypatch.setenv("ROQUET_SECRET_KEY", signer.secret_key)
+    finished = roquet(*words, "-n", guarded)
+    said = finished.stdout + finished.stderr
+    assert finished.exit_code == 1
+    assert remedy in said
+    assert "advertise" not in said
+    assert "may be sent again" not in said
+
+
+def test_without_any_broker_no_topic_is_called_absent() -> None:
+    with BlockingCluster() as cluster:
+        cluster.stop_broker()
+        words = ("-n", cluster.name_server)
+        finished = roquet("topic", "show", TOPIC, *words)
+        sent = roquet("message", "send", TOPIC, "text", *words)
+    assert finished.exit_code == 3
+    assert "no master is registered" in finished.stderr
+    assert "no master is registered; start it, or promote a slave" in sent.stderr
+    assert "create it" not in sent.stderr
+
+
+def test_with_a_slave_left_its_promotion_is_named() -> None:
+    with BlockingCluster(replicas=1) as cluster:
+        topic = cluster.new_topic()
+        cluster.copied()
+        cluster.kill_master()
+        finished = roquet("message", "send", topic, "text", "-n", cluster.name_server)
+    assert finished.exit_code == 1
+    assert "no master of broker-a is registered" in finished.stderr
+    assert "roquet broker promote" in finished.stderr
 
 
 # What goes wrong with one topic, group or message, or is misused; each is a line with its remedy.
