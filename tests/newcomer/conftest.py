@@ -24,11 +24,11 @@ class Cluster(NamedTuple):
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     """Installed as README says, but from the wheel and with the versions that are tested."""
     home = prepared_home(tmp_path_factory.mktemp("newcomer"))
-    for command in block_with("pip install .\n").commands:
-        command = command.replace("pip install .", f"pip install {home.wheel}")
-        # The Python of these tests, for which the wheel is, may not be the first of the PATH.
-        finished = home.run(command.replace("python3 ", f"{_base_python()} "))
-        assert finished.exit_code == 0, finished.stderr
+    install = block_with("pip install .\n").commands[0]
+    install = install.replace("pip install .", f"pip install {home.wheel}")
+    # The Python of these tests, for which the wheel is, may not be the first of the PATH.
+    finished = home.run(install.replace("python3 ", f"{_base_python()} "))
+    assert finished.exit_code == 0, finished.stderr
     return home
 
 
