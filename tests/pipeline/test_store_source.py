@@ -135,7 +135,7 @@ def test_a_topic_without_messages_in_time_is_an_empty_frame(
 ) -> None:
     store.append(draft())
     assert count(frame(spark, tmp_path, topicPattern="none")) == 0
-    assert count(frame(spark, tmp_path, topic="TopicA", endingTimestamp="1")) == 0
+    assert count(frame(spark, tmp_path, topic="TopicA", endingTimestamp="0")) == 0
 
 
 def test_sql_alone_finds_the_format_without_registering_it(

@@ -11,10 +11,10 @@ from typing import Final
 
 from roquet.clock import SystemClock
 from roquet.net.addresses import is_wildcard
+from roquet.settings.options import parse_time_ms
 
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _span = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)").fullmatch
-_MILLISECONDS_DIGITS: Final = range(12, 15)
 
 
 def whole_number(smallest: int, largest: int | None = None) -> Callable[[str], int]:
@@ -60,7 +60,7 @@ def queue_place(text: str) -> tuple[str, int]:
 
 
 def moment(text: str) -> datetime:
-    """A time, in local time unless it names a zone, or how long ago it was.
+    """A time as all options have it (`parse_time_ms`), how long ago it was, or now.
 
     Raises ArgumentTypeError.
     """
@@ -69,14 +69,17 @@ def moment(text: str) -> datetime:
     if text == "now":
         return _now()
     try:
-        if text.isascii() and text.isdigit() and len(text) in _MILLISECONDS_DIGITS:
-            return datetime.fromtimestamp(int(text) / 1000, UTC)
-        return datetime.fromisoformat(text).astimezone()
+        return datetime.fromtimestamp(parse_time_ms(text) / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         raise ArgumentTypeError(
             f"{text!r} is not a time: expected 2026-11-15T20:16:48 (local time unless it has a"
             " zone), 90m (ago), now, or milliseconds such as 1794773808000"
         ) from None
+
+
+def moment_ms(text: str) -> int:
+    """The same, in milliseconds since 1970. Raises ArgumentTypeError."""
+    return round(moment(text).timestamp() * 1000)
 
 
 def time_span(text: str) -> timedelta:

@@ -28,13 +28,14 @@ from roquet.pipeline.lake.file_names import quarantine_of
 from roquet.pipeline.lake.metadata import LakeSettings, PublishLog, read_settings
 from roquet.pipeline.lake.state import LakeState
 from roquet.pipeline.options.declaring import read_options
-from roquet.pipeline.options.kinds import TIME_MS, json_object
+from roquet.pipeline.options.kinds import json_object
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.options.selection import TopicOptions
 from roquet.pipeline.queue_offsets import flat_table, queue_key, read_nested_table
 from roquet.pipeline.source.batch import pull_group
 from roquet.pipeline.source.positions import batch_ranges
 from roquet.protocol.messages.message import KEY_SEPARATOR
+from roquet.settings.options import TIME_MS
 
 _ID_SIZE: Final = 16
 _SELECTING: Final = ("topic", "topics", "topicPattern")

@@ -21,6 +21,7 @@ sets `authenticationEnabled=true` relies on it, and would overlook a warning amo
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
@@ -35,6 +36,7 @@ NOT_SHOWN: Final = "(not shown)"
 _SHOWN_SIZE_MAX: Final = 150
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 _CLEAR_BOOLEANS: Final = ("true", "false")
+_MILLISECONDS_DIGITS: Final = range(12, 15)
 
 
 class ConfigError(RoquetError):
@@ -150,6 +152,23 @@ def parse_number(text: str) -> int:
     return int(text)
 
 
+def parse_time_ms(text: str) -> int:
+    """Milliseconds since 1970, from that number or from ISO 8601; without a zone, local time.
+
+    Digits alone are always milliseconds: 0, or 12 to 14 of them. Fewer are a date without its
+    hyphens, seconds, or a duration without its unit; none of them may pass for January 1970.
+    Raises ValueError.
+    """
+    if text.isascii() and text.isdigit():
+        if text != "0" and len(text) not in _MILLISECONDS_DIGITS:
+            raise ValueError
+        return int(text)
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise ValueError from None
+
+
 def number(low: int, high: int = 2**31 - 1) -> OptionKind:
     def parse(text: str) -> int:
         value = parse_number(text)
@@ -186,6 +205,11 @@ BOOLEAN: Final = OptionKind("true or false", parse_boolean, format_boolean)
 # For security: where Java reads everything else as false, a typing error could disable it.
 STRICT_BOOLEAN: Final = OptionKind("true or false", _parse_strict_boolean, format_boolean)
 NAMES: Final = OptionKind("names, separated by semicolons", split_list, ";".join)
+TIME_MS: Final = OptionKind(
+    "a time: 2026-11-15T20:16:48 (local time unless it has a zone)"
+    " or milliseconds such as 1794773808000",
+    parse_time_ms,
+)
 FILE: Final = OptionKind("a file", lambda text: Path(_parse_text(text)))
 COUNT: Final = number(1)
 PERCENT: Final = number(1, 100)

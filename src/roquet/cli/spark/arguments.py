@@ -24,9 +24,9 @@ from roquet.cli.admin_commands.access import (
 )
 from roquet.client.cluster.name_servers import ENVIRONMENT_NAME
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.options.kinds import DURATION, SIZE, TIME_MS
+from roquet.pipeline.options.kinds import DURATION, SIZE
 from roquet.reporting import MISUSED, Reporter
-from roquet.settings.options import OptionKind
+from roquet.settings.options import TIME_MS, OptionKind
 
 if TYPE_CHECKING:
     from roquet.pipeline.selection import Selection
@@ -220,7 +220,7 @@ def define_selection(parser: ArgumentParser) -> None:
         "--start",
         type=moment,
         metavar="TIME",
-        help="Stored at or after: ms since 1970, or 2026-01-31T12:00:00Z (local time without Z).",
+        help="Stored from 2026-11-15T20:16 (local time unless it has a zone) or milliseconds.",
     )
     parser.add_argument("--end", type=moment, metavar="TIME", help="Stored before.")
     parser.add_argument(

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import msgspec
 from rich.console import Console
 
-from roquet.cli.argument_types import whole_number
-from roquet.cli.store.dump import DumpSelection, message_view, parse_time, selected
+from roquet.cli.argument_types import moment_ms, whole_number
+from roquet.cli.store.dump import DumpSelection, message_view, selected
 from roquet.cli.store.inspection import inspect_store, inspection_view
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
@@ -41,7 +41,7 @@ _DUMP: Final = """\
 Print messages, one line of JSON each, in the order of topics, queues and offsets.
 
 Bodies are decompressed and in base64. A TIME is 2026-11-15T20:16:48 (local
-time unless it has a zone), or milliseconds since 1970.
+time unless it has a zone), 90m (ago), now, or milliseconds since 1970.
 
 Read-only, also while a broker is using the directory. Unreadable records
 are reported on standard error and make the exit code 1.
@@ -90,8 +90,12 @@ def _define_selection(parser: ArgumentParser) -> None:
     parser.add_argument("--queue", type=count, help="Of this queue only.")
     parser.add_argument("--offset", type=count, default=0, help="Starting at this queue offset.")
     parser.add_argument("--count", type=count, help="At most this many in total.")
-    parser.add_argument("--from-time", metavar="TIME", help="Stored at this time or later.")
-    parser.add_argument("--to-time", metavar="TIME", help="Stored before this time.")
+    parser.add_argument(
+        "--from-time", type=moment_ms, metavar="TIME", help="Stored at this time or later."
+    )
+    parser.add_argument(
+        "--to-time", type=moment_ms, metavar="TIME", help="Stored before this time."
+    )
     parser.add_argument("--key", help="With this key, or this unique key.")
 
 
@@ -138,8 +142,8 @@ def _dump(given: Namespace) -> int:
             offset=given.offset,
             count=given.count,
             key=given.key,
-            from_time=None if given.from_time is None else parse_time(given.from_time),
-            to_time=None if given.to_time is None else parse_time(given.to_time),
+            from_time=given.from_time,
+            to_time=given.to_time,
         )
     with _failures_reported("dump"):
         problems = _print_messages(_stores(given.directory), selection)

@@ -3,7 +3,6 @@
 import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
@@ -18,7 +17,6 @@ from roquet.protocol.messages.record import read_record
 from roquet.store.offline.reader import StoreReader
 
 _END_OF_TIME: Final = 2**63 - 1
-_TIME_DIGITS_MAX: Final = 18
 _ALL: Final = 2**63 - 1
 _encode = msgspec.json.Encoder().encode
 
@@ -54,22 +52,6 @@ class DumpSelection:
             and (self.from_time is None or timestamp >= self.from_time)
             and (self.to_time is None or timestamp < self.to_time)
         )
-
-
-def parse_time(text: str) -> int:
-    """Milliseconds since 1970, or a date with or without a time, in local time if it names none.
-
-    Raises BadSelection.
-    """
-    if text.isascii() and text.isdigit() and len(text) <= _TIME_DIGITS_MAX:
-        return int(text)
-    try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise BadSelection(
-            f"{text!r} is not a time: expected 2026-11-15T20:16:48 (local time unless it has a"
-            " zone) or milliseconds such as 1794773808000"
-        ) from None
 
 
 def selected(reader: StoreReader, selection: DumpSelection) -> Iterator[StoredMessage]:

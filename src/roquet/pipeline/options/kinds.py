@@ -2,7 +2,7 @@
 
 import json
 import re
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from roquet.protocol.errors import BadExpression, TooLarge
@@ -74,19 +74,6 @@ def _duration(value: str) -> timedelta:
         raise ValueError from None
 
 
-def _time_ms(value: str) -> int:
-    """Milliseconds since 1970, as in Spark's Kafka source; or a date and time of ISO 8601.
-
-    Without a zone it is local time of this process, as in all commands of `roquet`.
-    """
-    if value.isascii() and value.isdigit() and int(value) <= _COUNT_MAX:
-        return int(value)
-    try:
-        return round(datetime.fromisoformat(value).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise ValueError from None
-
-
 def _tags(value: str) -> str:
     try:
         parse_subscription("", value)
@@ -124,8 +111,5 @@ PATTERN: Final = OptionKind("a regular expression", _pattern)
 COUNT: Final = OptionKind("a whole number above 0", _count)
 SIZE: Final = OptionKind("a number of bytes, such as 67108864 or 64m", _size)
 DURATION: Final = OptionKind("a time span, such as 500ms, 30s or 15m", _duration)
-TIME_MS: Final = OptionKind(
-    "a time: ms since 1970, or 2026-01-31T12:00:00Z (local time without a zone)", _time_ms
-)
 TAGS: Final = OptionKind("tags, such as 'new || paid'", _tags)
 SQL: Final = OptionKind("an SQL92 expression, such as 'price > 3'", _sql)

@@ -8,7 +8,7 @@ from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.options.declaring import group, option
-from roquet.pipeline.options.kinds import COUNT, DURATION, SIZE, SQL, TAGS, TIME_MS
+from roquet.pipeline.options.kinds import COUNT, DURATION, SIZE, SQL, TAGS
 from roquet.pipeline.options.selection import (
     POSITION,
     QUEUE_LISTS,
@@ -18,7 +18,7 @@ from roquet.pipeline.options.selection import (
     TopicOptions,
 )
 from roquet.protocol.record_columns import PropertiesForm
-from roquet.settings.options import STRICT_BOOLEAN, TEXT, one_of
+from roquet.settings.options import STRICT_BOOLEAN, TEXT, TIME_MS, one_of
 
 
 @dataclass(frozen=True, kw_only=True)

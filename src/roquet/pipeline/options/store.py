@@ -5,10 +5,10 @@ from enum import StrEnum
 
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.declaring import group, option
-from roquet.pipeline.options.kinds import NUMBERS, SIZE, TIME_MS
+from roquet.pipeline.options.kinds import NUMBERS, SIZE
 from roquet.pipeline.options.selection import TopicOptions
 from roquet.protocol.record_columns import PropertiesForm
-from roquet.settings.options import TEXT, one_of
+from roquet.settings.options import TEXT, TIME_MS, one_of
 
 
 class Include(StrEnum):

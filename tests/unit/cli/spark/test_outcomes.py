@@ -28,7 +28,7 @@ def test_a_group_reads_no_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "needed"),
     [
-        (("--start", "1"), "--topic"),
+        (("--start", "0"), "--topic"),
         (("--received-id", "msgId"), "--received-topic"),
         (("--received-order", "1"), "--received-topic"),
     ],

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from roquet.pipeline.options.kinds import DURATION, NAMES, NUMBERS, PATTERN, SIZE, TIME_MS
-from roquet.settings.options import STRICT_BOOLEAN, ConfigError, Option, OptionKind
+from roquet.pipeline.options.kinds import DURATION, NAMES, NUMBERS, PATTERN, SIZE
+from roquet.settings.options import STRICT_BOOLEAN, TIME_MS, ConfigError, Option, OptionKind
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,7 @@ def test_durations(value: str, span: timedelta) -> None:
 @pytest.mark.parametrize(
     ("value", "ms"),
     [
+        ("0", 0),
         ("1700000000000", 1_700_000_000_000),
         ("2023-11-14T22:13:20Z", 1_700_000_000_000),
         ("2023-11-14T23:13:20+01:00", 1_700_000_000_000),
@@ -75,6 +76,9 @@ def test_lists_of_numbers_may_have_blanks() -> None:
         (DURATION, "999999999999999999h"),
         (TIME_MS, "tomorrow"),
         (TIME_MS, "0001-01-01"),
+        (TIME_MS, "20261115"),
+        (TIME_MS, "1794773808"),
+        (TIME_MS, "9" * 30),
         (NAMES, " , "),
         (NUMBERS, ""),
         (NUMBERS, "0,-1"),

@@ -39,7 +39,7 @@ def test_a_group_is_committed_unless_it_is_disabled() -> None:
         ({"topics": "a,b"}, "exactly one of 'topic', 'topics' and 'topicPattern'"),
         ({"tagExpression": "a", "sqlExpression": "a = 1"}, "either this or 'sqlExpression'"),
         (
-            {"startingOffsets": "latest", "startingTimestamp": "1"},
+            {"startingOffsets": "latest", "startingTimestamp": "0"},
             "contradicts 'startingTimestamp'",
         ),
         ({"endingOffsets": "earliest"}, "did you mean 'latest'"),
