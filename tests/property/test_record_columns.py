@@ -66,14 +66,14 @@ PREFIX = Struct(">ii")
 
 
 @st.composite
-def drafts(draw: st.DrawFn, *, is_regular: bool) -> RecordDraft:
+def drafts(draw: st.DrawFn, *, is_common: bool) -> RecordDraft:
     """A draft of the common kind, or one that may be strange in every way at once."""
     sys_flag = 0
     topic = draw(TOPICS_OF_FEW | HONEST_TOPICS).encode()
     magic = MAGIC_V1
     body = draw(BODIES)
     properties = draw(HONEST_PROPERTIES)
-    if not is_regular:
+    if not is_common:
         sys_flag = draw(st.sampled_from([0, 0x10, 0x20, 0x30])) | draw(
             st.sampled_from([0, 0x2, 0x4, 0x8, 0x40, 0x80])
         )
@@ -126,13 +126,13 @@ def blanks() -> st.SearchStrategy[bytes]:
     )
 
 
-REGULAR = records(drafts(is_regular=True))
-ANY = REGULAR | records(drafts(is_regular=False)) | blanks()
+COMMON = records(drafts(is_common=True))
+ANY = COMMON | records(drafts(is_common=False)) | blanks()
 FORMS = st.sampled_from(PropertiesForm)
 
 
-@given(pieces=st.lists(REGULAR, max_size=12), form=FORMS)
-def test_regular_records_decode_as_one_by_one(pieces: list[bytes], form: PropertiesForm) -> None:
+@given(pieces=st.lists(COMMON, max_size=12), form=FORMS)
+def test_common_records_decode_as_one_by_one(pieces: list[bytes], form: PropertiesForm) -> None:
     data = b"".join(pieces)
     assert rows_in(decode_records(data, properties=form)) == rows_of(data, form)
 
@@ -210,7 +210,7 @@ def test_a_column_does_not_depend_on_the_others(
     assert rows_in(batch) == only(rows_of(data, PropertiesForm.STRING), chosen)
 
 
-@given(pieces=st.lists(REGULAR | records(drafts(is_regular=False)), max_size=8), data=st.data())
+@given(pieces=st.lists(COMMON | records(drafts(is_common=False)), max_size=8), data=st.data())
 def test_starts_choose_records(pieces: list[bytes], data: st.DataObject) -> None:
     is_chosen = data.draw(st.lists(st.booleans(), min_size=len(pieces), max_size=len(pieces)))
     starts = np.cumsum([0, *map(len, pieces)])[:-1]
@@ -251,7 +251,7 @@ def logs(
         if kind == "exit":
             body += exit_record(body_offset + len(body))
         if kind == "any":
-            drawn = draw(drafts(is_regular=False))
+            drawn = draw(drafts(is_common=False))
             data = bytearray(drawn.size)
             drawn.write(data, 0, 0, LOG_BASE + len(log), 0)
             log += bytes(data)

@@ -1,6 +1,6 @@
 """Compressed bodies: zlib streams, LZ4 frames and Zstandard frames.
 
-The bits 0x700 of `sys_flag` say which one it is. Only clients compress and
+The bits 0x700 of `sys_flag` select it. Only clients compress and
 decompress; a broker stores bodies as they come. Decompression is bounded, because
 half a megabyte of zlib can grow a thousandfold. Each library is imported when a body needs it: a
 server that never decompresses one needs none of them.

@@ -33,8 +33,8 @@ from roquet.protocol.record_columns import (
     record_schema,
 )
 from roquet.protocol.record_columns.columns import record_columns
+from roquet.protocol.record_columns.common_records import sort_records
 from roquet.protocol.record_columns.record_starts import find_record_starts
-from roquet.protocol.record_columns.regular import sort_records
 from tests.support.golden_frames import golden_frames
 from tests.support.golden_records import RECORD_COUNT, golden_records
 from tests.support.message_rows import rows_in, rows_of
@@ -323,8 +323,8 @@ def test_records_of_the_common_kind_need_no_scalar_reader(data: bytes) -> None:
         needs = {need for column in columns for need in column.needs}
         starts = find_record_starts(buffer)
         found = sort_records(buffer, starts, needs, topics=None, check_bodies=True)
-        assert found.regular.numbers.tolist() == [0, 1, 2]
-        assert [len(column.of_records(found.regular)) for column in columns] == [3] * len(columns)
+        assert found.common.numbers.tolist() == [0, 1, 2]
+        assert [len(column.of_records(found.common)) for column in columns] == [3] * len(columns)
 
 
 class TestDamage:
@@ -464,7 +464,7 @@ class TestLimits:
         packed = record(
             body=compress(bytes(50_000), Compression.ZLIB), sys_flag=Compression.ZLIB.sys_flag
         )
-        monkeypatch.setattr(decoder, "IRREGULAR_SIZE_MAX", 120_000)
+        monkeypatch.setattr(decoder, "UNCOMMON_SIZE_MAX", 120_000)
         assert decode_records(packed * 2).num_rows == 2
         with pytest.raises(TooLarge):
             decode_records(packed * 3)
@@ -474,7 +474,7 @@ class TestLimits:
     ) -> None:
         body = encode_batch([BatchItem(0, b"", b"")] * 1000)
         data = record(body=body, sys_flag=INNER_BATCH, topic=b"t" * 30_000, magic=MAGIC_V2)
-        monkeypatch.setattr(decoder, "IRREGULAR_SIZE_MAX", 1_000_000)
+        monkeypatch.setattr(decoder, "UNCOMMON_SIZE_MAX", 1_000_000)
         with pytest.raises(TooLarge):
             decode_records(data)
 

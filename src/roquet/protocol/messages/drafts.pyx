@@ -196,7 +196,7 @@ cdef class RecordDraft:
         """Writes the record of `item`; its end."""
         cdef Py_ssize_t width = topic_size_width(self.magic)
         cdef uint8_t* at
-        # What comes after a long host lies further on than its number says.
+        # What comes after a long host lies further on than its number.
         cdef uint8_t* shifted = start
         put_int32(start, item.size)
         put_int32(start + layout.MAGIC_AT, self.magic)

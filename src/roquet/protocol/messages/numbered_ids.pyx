@@ -23,7 +23,7 @@ cdef class NumberedIds:
         self._counter = 0
 
     def move_to(self, int64_t now_ms, bytes stem not None):
-        """Of another moment, which `stem` encodes. The counter goes on."""
+        """Of another moment, which `stem` encodes. The counter continues."""
         self.now_ms = now_ms
         self._stem = stem
 

@@ -132,7 +132,7 @@ cdef class SentBatch:
 
 
 cdef Py_ssize_t count_items(Span body) noexcept nogil:
-    """How many messages a batch has; -1 if their sizes do not add up to what there is."""
+    """How many messages a batch has; -1 if their sizes do not add up to its size."""
     cdef const uint8_t* at = body.start
     cdef Py_ssize_t rest = body.size
     cdef Py_ssize_t count = 0

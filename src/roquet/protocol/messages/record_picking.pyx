@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
 """The records of a pull reply that lie in a range of offsets and have one of some tags.
 
-A broker compares hashes of tags, and goes on past a range when it looks for a match; so a
+A broker compares hashes of tags, and reads past a range when it looks for a match; so a
 reader looks again. How a record is laid out is drawn in `record.py`.
 """
 

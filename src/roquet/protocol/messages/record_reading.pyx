@@ -24,7 +24,7 @@ cdef tuple _NO_ARGUMENTS = ()
 cdef class LazyRecord:
     """The record at `position` of a buffer; subclasses add what it is to its reader.
 
-    `record` and `body` raise BadMessage for nonsense.
+    `record` and `body` raise BadMessage for invalid bytes.
     """
 
     cdef readonly Py_ssize_t size

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
 """Messages that waited under another name, made ready for where they belong.
 
-REAL_TOPIC and REAL_QID say where that is. How a record is laid out is drawn in `record.py`.
+REAL_TOPIC and REAL_QID name that queue. How a record is laid out is drawn in `record.py`.
 """
 
 from roquet.protocol.binary cimport Span, bytes_of, get_int32, get_int64, int32_t, span_of

@@ -13,7 +13,7 @@ from roquet.protocol.record_columns.columns import (
     UnknownColumn,
     record_schema,
 )
-from roquet.protocol.record_columns.decoder import DATA_SIZE_MAX, IRREGULAR_SIZE_MAX, decode_records
+from roquet.protocol.record_columns.decoder import DATA_SIZE_MAX, UNCOMMON_SIZE_MAX, decode_records
 from roquet.protocol.record_columns.encoding import EncodedBatch, encode_batches
 from roquet.protocol.record_columns.record_starts import (
     FoundRecords,
@@ -24,7 +24,7 @@ from roquet.protocol.record_columns.row_errors import BadColumn, BadProperty, Ro
 __all__ = [
     "COLUMN_NAMES",
     "DATA_SIZE_MAX",
-    "IRREGULAR_SIZE_MAX",
+    "UNCOMMON_SIZE_MAX",
     "BadColumn",
     "BadProperty",
     "EncodedBatch",

@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 from roquet.errors import RoquetError
 from roquet.protocol.host import HOST_SIZE_V4, unpack_host
 from roquet.protocol.messages.message import Property, StoredMessage
-from roquet.protocol.record_columns.regular import (
+from roquet.protocol.record_columns.common_records import (
     BODY,
     FIXED_PART,
     PROPERTIES,
     PROPERTY_MAPS,
     TOPIC,
-    RegularRecords,
+    CommonRecords,
 )
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
@@ -56,7 +56,7 @@ class Column(NamedTuple):
     name: str
     type: pa.DataType
     needs: tuple[str, ...]  # fields of the fixed part, and what else is looked at
-    of_records: Callable[[RegularRecords], pa.Array]
+    of_records: Callable[[CommonRecords], pa.Array]
     of_message: Callable[[StoredMessage], object]
 
 
@@ -137,7 +137,7 @@ def _number(name: str, field: str) -> Column:
 
 
 def _time(name: str, field: str) -> Column:
-    def of_records(records: RegularRecords) -> pa.Array:
+    def of_records(records: CommonRecords) -> pa.Array:
         times_ms = records.fixed[field]
         is_uncountable = (times_ms > _TIMESTAMP_MS_MAX) | (times_ms < -_TIMESTAMP_MS_MAX)
         mask = is_uncountable if is_uncountable.any() else None
@@ -151,7 +151,7 @@ def _time(name: str, field: str) -> Column:
 
 
 def _host(name: str, field: str) -> Column:
-    def of_records(records: RegularRecords) -> pa.Array:
+    def of_records(records: CommonRecords) -> pa.Array:
         # There are few different hosts, so each is formatted once.
         hosts = pa.array(records.fixed[field]).dictionary_encode()
         texts = [
@@ -179,12 +179,12 @@ def _property(name: str, property_name: str) -> Column:
     )
 
 
-def _message_ids(records: RegularRecords) -> pa.Array:
+def _message_ids(records: CommonRecords) -> pa.Array:
     ids = records.property_values(Property.UNIQUE_KEY)
     return pc.coalesce(ids, _offset_ids(records)) if ids.null_count else ids
 
 
-def _offset_ids(records: RegularRecords) -> pa.Array:
+def _offset_ids(records: CommonRecords) -> pa.Array:
     """Store host and physical offset in upper-case hex."""
     count = records.numbers.size
     parts = np.empty((count, 2), ">i8")

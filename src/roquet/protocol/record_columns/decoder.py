@@ -1,4 +1,4 @@
-"""From a buffer of records to a RecordBatch: regular records at once, the others one by one.
+"""From a buffer of records to a RecordBatch: common records at once, the others one by one.
 
 The others go through the scalar reader. Their bodies are decompressed and inner batches become
 their messages; both can be far larger than the input, so all that is read this way has a limit.
@@ -18,13 +18,13 @@ from roquet.protocol.messages.message import StoredMessage, SysFlag
 from roquet.protocol.messages.record import ReadBuffer, read_record
 from roquet.protocol.record_columns.arrays import Bytes, Positions
 from roquet.protocol.record_columns.columns import Column, PropertiesForm, choose_columns
+from roquet.protocol.record_columns.common_records import SortedRecords, sort_records
 from roquet.protocol.record_columns.record_starts import (
     check_record_starts,
     find_record_starts,
 )
-from roquet.protocol.record_columns.regular import SortedRecords, sort_records
 
-# A log file of the default size. With all that irregular records may grow to, a column stays
+# A log file of the default size. With all that uncommon records may grow to, a column stays
 # below the 2 GiB that Arrow's 32-bit offsets can count.
 DATA_SIZE_MAX: Final = 1024 * 1024 * 1024
 
@@ -43,7 +43,7 @@ def decode_records(
 
     By default it is all columns and all records. `starts` are the positions of the wanted records,
     in ascending order. Records of other `topics` are left out before anything of them is decoded
-    or checked but their sizes. Without `check_bodies` regular bodies are not compared with their
+    or checked but their sizes. Without `check_bodies` common bodies are not compared with their
     CRC, which takes about as long as decoding them. Nothing in the result refers to `data`.
     Raises BadMessage for anything that is not a record, TooLarge and UnknownColumn.
     """
@@ -65,11 +65,11 @@ def decode_records(
 def _arrays_of(
     buffer: Bytes, starts: Positions, found: SortedRecords, columns: Sequence[Column]
 ) -> list[pa.Array]:
-    arrays = [column.of_records(found.regular) for column in columns]
-    if not found.irregular_numbers.size:
+    arrays = [column.of_records(found.common) for column in columns]
+    if not found.uncommon_numbers.size:
         return arrays
-    messages, numbers = read_irregular(buffer, starts, found.irregular_numbers)
-    order = pa.array(np.argsort(np.concatenate((found.regular.numbers, numbers)), kind="stable"))
+    messages, numbers = read_uncommon(buffer, starts, found.uncommon_numbers)
+    order = pa.array(np.argsort(np.concatenate((found.common.numbers, numbers)), kind="stable"))
     return [
         pa.concat_arrays([array, _array_of(column, messages)]).take(order)
         for column, array in zip(columns, arrays, strict=True)
@@ -81,27 +81,27 @@ def _array_of(column: Column, messages: Sequence[StoredMessage]) -> pa.Array:
 
 
 # Chunks are meant to have a few megabytes; this lets every byte of them become thirty.
-IRREGULAR_SIZE_MAX: Final = 256 * 1024 * 1024
+UNCOMMON_SIZE_MAX: Final = 256 * 1024 * 1024
 
 _INNER_BATCH: Final = (SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP).value
 _QUEUE_OFFSET_MAX: Final = 2**63 - 1
 
 
-class IrregularMessages(NamedTuple):
+class UncommonMessages(NamedTuple):
     messages: list[StoredMessage]
     numbers: list[int]  # which records of the buffer they come from
 
 
-def read_irregular(buffer: Bytes, starts: Positions, numbers: Positions) -> IrregularMessages:
+def read_uncommon(buffer: Bytes, starts: Positions, numbers: Positions) -> UncommonMessages:
     """The messages in the records with these numbers. Raises BadMessage or TooLarge."""
-    found = IrregularMessages([], [])
+    found = UncommonMessages([], [])
     size = 0
     for number in numbers.tolist():
         messages = _messages_at(buffer.data, int(starts[number]))
         for message in messages:
             size += len(message.body) + len(message.topic) + len(message.raw_properties)
-        if size > IRREGULAR_SIZE_MAX:
-            raise TooLarge("irregular messages", size, IRREGULAR_SIZE_MAX)
+        if size > UNCOMMON_SIZE_MAX:
+            raise TooLarge("uncommon messages", size, UNCOMMON_SIZE_MAX)
         found.messages.extend(messages)
         found.numbers.extend([number] * len(messages))
     return found

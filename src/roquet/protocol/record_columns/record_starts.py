@@ -200,7 +200,7 @@ class _Log(NamedTuple):
         return reaches
 
     def _is_cut_off(self, position: int) -> bool:
-        """Whether something claims to be a record there that goes on past the data."""
+        """Whether something claims to be a record there that extends past the data."""
         claims = self._claims(position, position + 1)
         if not claims.size:
             return False

@@ -5,8 +5,8 @@ import numpy.typing as npt
 
 from roquet.protocol.record_columns.arrays import Bytes, Positions
 
-REGULAR: Final[int]
-IRREGULAR: Final[int]
+COMMON: Final[int]
+UNCOMMON: Final[int]
 
 CHECK_BODY_CRC: Final[int]
 CHECK_TOPIC_TEXT: Final[int]

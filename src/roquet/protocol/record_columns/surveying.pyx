@@ -33,16 +33,16 @@ cdef enum:
     _NUMBERS_MAX = 16
     # What becomes of a record.
     _LEFT_OUT = 0
-    _REGULAR = 1
-    _IRREGULAR = 2
+    _COMMON = 1
+    _UNCOMMON = 2
 
-    # What is to be checked of a regular record besides its sizes.
+    # What is to be checked of a common record besides its sizes.
     _BODY_CRC = 1
     _TOPIC_TEXT = 2
     _PROPERTY_TEXT = 4
 
-REGULAR = _REGULAR
-IRREGULAR = _IRREGULAR
+COMMON = _COMMON
+UNCOMMON = _UNCOMMON
 CHECK_BODY_CRC = _BODY_CRC
 CHECK_TOPIC_TEXT = _TOPIC_TEXT
 CHECK_PROPERTY_TEXT = _PROPERTY_TEXT
@@ -65,7 +65,7 @@ def survey_records(
     """The kinds of the records at `starts`, one byte each.
 
     Records of other `topics` are left out. `numbers` are positions in the fixed part, each with an
-    array of int32 or int64 that is filled with what regular records have there. The three arrays of
+    array of int32 or int64 that is filled with what common records have there. The three arrays of
     `spans` are filled with where their bodies, topics and properties lie.
     """
     cdef Py_ssize_t count = starts.shape[0]
@@ -88,13 +88,13 @@ def survey_records(
         if start < 0 or start > data.shape[0] - RECORD_SIZE_MIN:
             raise IndexError(f"no record starts at byte {start}")
         if not locate_record(&data[start], data.shape[0] - start, &record):
-            kind_at[index] = _IRREGULAR
+            kind_at[index] = _UNCOMMON
         elif wanted is not None and not wanted.has(record.topic):
             kind_at[index] = _LEFT_OUT
-        elif not _is_regular(&record, checks):
-            kind_at[index] = _IRREGULAR
+        elif not _is_common(&record, checks):
+            kind_at[index] = _UNCOMMON
         else:
-            kind_at[index] = _REGULAR
+            kind_at[index] = _COMMON
             bodies[row] = _place_of(record.body, &data[0])
             topic_names[row] = _place_of(record.topic, &data[0])
             properties[row] = _place_of(record.properties, &data[0])
@@ -179,7 +179,7 @@ cdef inline Place _place_of(Span part, const uint8_t* data) noexcept:
     return Place(start, start + <int32_t>part.size)
 
 
-cdef inline bint _is_regular(const RecordParts* record, int checks) noexcept:
+cdef inline bint _is_common(const RecordParts* record, int checks) noexcept:
     return (
         has_common_layout(record.start)
         and not record.sys_flag & _PACKED

@@ -28,8 +28,8 @@ from roquet.protocol.record_columns.surveying import (
     CHECK_BODY_CRC,
     CHECK_PROPERTY_TEXT,
     CHECK_TOPIC_TEXT,
-    IRREGULAR,
-    REGULAR,
+    COMMON,
+    UNCOMMON,
     survey_records,
 )
 
@@ -82,7 +82,7 @@ class PropertyPairs:
 
 
 @dataclass(frozen=True)
-class RegularRecords:
+class CommonRecords:
     """Some records of a buffer; what several columns need is worked out once, on demand."""
 
     data: Bytes
@@ -133,8 +133,8 @@ class RegularRecords:
 class SortedRecords:
     """The records of the wanted topics."""
 
-    regular: RegularRecords
-    irregular_numbers: Positions
+    common: CommonRecords
+    uncommon_numbers: Positions
 
 
 def sort_records(
@@ -145,7 +145,7 @@ def sort_records(
     topics: Collection[str] | None,
     check_bodies: bool,
 ) -> SortedRecords:
-    """What lies at `starts`; of regular records with the numbers and texts that are in `needs`."""
+    """What lies at `starts`; of common records with the numbers and texts that are in `needs`."""
     checks = CHECK_BODY_CRC if check_bodies else 0
     fixed: dict[str, npt.NDArray[Any]] = {}
     for need in needs:
@@ -165,10 +165,10 @@ def sort_records(
         ),
         np.uint8,
     )
-    numbers = np.flatnonzero(kinds == REGULAR)
+    numbers = np.flatnonzero(kinds == COMMON)
     count = numbers.size
     bodies, topic_names, properties = spans[:, :count]
-    regular = RegularRecords(
+    common = CommonRecords(
         data,
         numbers,
         {field: values[:count] for field, values in fixed.items()},
@@ -177,7 +177,7 @@ def sort_records(
         properties,
         has_maps=PROPERTY_MAPS in needs,
     )
-    return SortedRecords(regular, np.flatnonzero(kinds == IRREGULAR))
+    return SortedRecords(common, np.flatnonzero(kinds == UNCOMMON))
 
 
 def _topic_names(topics: Collection[str]) -> frozenset[bytes]:
