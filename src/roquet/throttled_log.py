@@ -1,7 +1,7 @@
 """Log lines that would repeat: the first at once, then at most one a period with a count.
 
 A scanner, a peer that retries for ever, or a full disk must not fill the log with lines that all
-say the same; and a condition that lasts must not be logged once and then forgotten.
+are the same; and a condition that lasts must not be logged once and then forgotten.
 """
 
 import logging

@@ -108,23 +108,23 @@ def _add_accounts(accounts: dict[str, Account], document: RulesDocument) -> None
         accounts[account.access_key] = account
 
 
-def account_of(plain: AccountConfig) -> Account:
+def account_of(config: AccountConfig) -> Account:
     """Raises BadRules."""
-    key = plain.access_key
-    if len(key) < KEY_SIZE_MIN or len(plain.secret_key or "") < KEY_SIZE_MIN:
+    key = config.access_key
+    if len(key) < KEY_SIZE_MIN or len(config.secret_key or "") < KEY_SIZE_MIN:
         raise BadRules(
             None, f"access key {key[:100]!r} and its secret need {KEY_SIZE_MIN} characters or more"
         )
     try:
         return Account(
             access_key=key,
-            secret_key=plain.secret_key or "",
-            is_admin=plain.admin,
-            trusted_addresses=read_addresses(plain.white_remote_address or ""),
-            topic_right=read_right(plain.default_topic_perm or "DENY"),
-            group_right=read_right(plain.default_group_perm or "DENY"),
-            rights=dict(_named_rights(plain.topic_perms))
-            | {retry_topic(name): right for name, right in _named_rights(plain.group_perms)},
+            secret_key=config.secret_key or "",
+            is_admin=config.admin,
+            trusted_addresses=read_addresses(config.white_remote_address or ""),
+            topic_right=read_right(config.default_topic_perm or "DENY"),
+            group_right=read_right(config.default_group_perm or "DENY"),
+            rights=dict(_named_rights(config.topic_perms))
+            | {retry_topic(name): right for name, right in _named_rights(config.group_perms)},
         )
     except (BadRight, BadRules) as error:
         raise BadRules(None, f"account {key[:100]!r}: {error}") from None

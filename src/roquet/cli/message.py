@@ -246,7 +246,7 @@ def _is_wanted(session: Session, message: ReceivedMessage) -> bool:
 
 
 def _print(session: Session, message: ReceivedMessage) -> None:
-    """Flushes: a follower of the output sees it at once."""
+    """Flushes: a reader of the output sees it at once."""
     if session.given.json:
         print(_encode(message_members(message)).decode(), flush=True)
     else:

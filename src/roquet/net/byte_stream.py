@@ -98,7 +98,7 @@ class TlsStream:
             await self._send_encrypted()
         except ssl.SSLError as error:
             with suppress(OSError):
-                self._try_to_send()  # An alert tells the peer why, if it is still there.
+                self._try_to_send()  # An alert gives the peer the reason, if it is still there.
             raise TlsRefused(tls_failure(error, self._side)) from None
 
     async def receive_into(self, buffer: memoryview) -> int:

@@ -11,7 +11,7 @@
         NotAllEnded         messages of a committed batch that are not delivered yet
         BadLake             a directory that is not a lake, or that another program wrote to
 
-Spark shows little of an error from its Python processes but its text, so each text says in one
+Spark shows little of an error from its Python processes but its text, so each text has in one
 line what is wrong and what to do.
 """
 

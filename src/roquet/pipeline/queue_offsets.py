@@ -66,7 +66,7 @@ def read_queue_lists(table: Mapping[str, Any]) -> frozenset[QueueRef]:
     found: set[QueueRef] = set()
     for topic, brokers in table.items():
         if not isinstance(brokers, dict):
-            raise ValueError(expected)  # noqa: TRY004  Every kind says so by ValueError.
+            raise ValueError(expected)  # noqa: TRY004  Every kind raises ValueError.
         for broker_name, queue_ids in brokers.items():
             if not isinstance(queue_ids, list) or not all(map(_is_queue_id, queue_ids)):
                 raise ValueError(f"{expected}, with whole numbers from 0 on")
@@ -82,7 +82,7 @@ def read_nested_table(table: Mapping[str, Any], least: int) -> dict[QueueRef, in
     found: dict[QueueRef, int] = {}
     for topic, brokers in table.items():
         if not isinstance(brokers, dict):
-            raise ValueError(expected)  # noqa: TRY004  Every kind says so by ValueError.
+            raise ValueError(expected)  # noqa: TRY004  Every kind raises ValueError.
         for broker_name, queues in brokers.items():
             if not isinstance(queues, dict):
                 raise ValueError(expected)  # noqa: TRY004

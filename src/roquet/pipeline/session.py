@@ -48,14 +48,14 @@ PYTHONPATH=$kept exec '{python}' "$@"
 
 
 class NoSession(PipelineError):
-    """Spark does not start; the text says why."""
+    """Spark does not start; the text has the reason."""
 
 
 @contextmanager
 def spark_session(
     name: str, master: str, archive: Path | None = None, conf: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Takes some seconds. Raises NoSession, which says what is missing.
+    """Takes some seconds. Raises NoSession, which names what is missing.
 
     `archive` is one of `jobs/package.py`, for executors whose Python has no roquet; `conf` are
     settings of Spark. Its output goes to a file, which is named if Spark failed.

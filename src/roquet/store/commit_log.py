@@ -236,7 +236,7 @@ class CommitLog(LogCursor):
                 return record
         return None
 
-    # Loading, cutting and forgetting
+    # Loading, cutting and deleting
 
     def load(self, *, is_writable: bool = True) -> None:
         """Find the files. Recovery finds where the records end. Raises BadStoreDirectory."""

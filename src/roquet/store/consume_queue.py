@@ -238,7 +238,7 @@ class ConsumeQueue(QueueCursor):
                 low = middle + 1
         return low
 
-    # Loading, cutting and forgetting
+    # Loading, cutting and deleting
 
     def load(self, *, is_writable: bool = True) -> int | None:
         """Find the entries; drop them from the first one on that cannot be right.

@@ -7,7 +7,7 @@ RoquetError
     │   └── SeveralStores  the directory holds directories of several brokers
     ├── FileGone           a file of a snapshot was removed
     ├── UnreadableTopic    its messages cannot be found in the log by topic
-    ├── StoreUnavailable   costs the request; reading goes on
+    ├── StoreUnavailable   costs the request; reading continues
     │   ├── DiskFull       passes when there is space again
     │   ├── TooManyFiles   passes when files of queues are closed
     │   ├── SyncFailed     permanent: nothing may be acknowledged any more
@@ -76,7 +76,7 @@ class FileGone(StoreError):
 
 
 class UnreadableTopic(StoreError):
-    """The queues of a topic are of a kind that does not tell which records are its messages."""
+    """The queues of a topic are of a kind that does not show which records are its messages."""
 
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(f"topic {topic} cannot be read from files: {reason}")

@@ -57,7 +57,7 @@ cdef enum:
     # At most this many runs at once, since they are searched one by one.
     _RUN_COUNT_MAX = 256
 
-cdef enum Verdict:
+cdef enum RecordCheck:
     GOOD
     ODD
     ELSEWHERE
@@ -118,20 +118,20 @@ def scan_heads(
     cdef Py_ssize_t start = position
     cdef Py_buffer view
     cdef RecordParts record
-    cdef Verdict verdict = GOOD
+    cdef RecordCheck check = GOOD
     cdef list heads = []
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         end = min(end, view.len)
         while 0 <= position <= end - RECORD_SIZE_MIN and position - start < size_max:
-            verdict = _measure(<const uint8_t*>view.buf, base, position, end, &record)
-            if verdict == GOOD:
-                verdict = _check_sums(&record, position, must_have_checksum)
-            if verdict != GOOD:
+            check = _measure(<const uint8_t*>view.buf, base, position, end, &record)
+            if check == GOOD:
+                check = _check_sums(&record, position, must_have_checksum)
+            if check != GOOD:
                 break
             heads.append(_members(&record))
             position += record.size
-        return heads, position, _reason(verdict, <const uint8_t*>view.buf + position)
+        return heads, position, _reason(check, <const uint8_t*>view.buf + position)
     finally:
         PyBuffer_Release(&view)
 
@@ -155,7 +155,7 @@ def scan_runs(
     cdef Py_ssize_t count_max = size_max // RECORD_SIZE_MIN + 1
     cdef Py_buffer view
     cdef RecordParts record
-    cdef Verdict verdict = GOOD
+    cdef RecordCheck check = GOOD
     cdef Py_ssize_t count = 0
     cdef int64_t last = 0
     cdef int64_t latest = 0
@@ -170,10 +170,10 @@ def scan_runs(
             and position - start < size_max
             and found.count < _RUN_COUNT_MAX
         ):
-            verdict = _measure(<const uint8_t*>view.buf, base, position, end, &record)
-            if verdict == GOOD:
-                verdict = _check_sums(&record, position, must_have_checksum)
-            if verdict != GOOD:
+            check = _measure(<const uint8_t*>view.buf, base, position, end, &record)
+            if check == GOOD:
+                check = _check_sums(&record, position, must_have_checksum)
+            if check != GOOD:
                 break
             if not record.sys_flag & _PREPARED:
                 if _is_delayed(&record):
@@ -185,7 +185,7 @@ def scan_runs(
             count += 1
             position += record.size
         runs = _packed_runs(&found)
-        reason = _reason(verdict, <const uint8_t*>view.buf + position)
+        reason = _reason(check, <const uint8_t*>view.buf + position)
         return count, last, latest, runs, delayed, position, reason
     finally:
         PyMem_Free(found.entries)
@@ -211,7 +211,7 @@ def scan_places(
     cdef Py_ssize_t start = position
     cdef Py_buffer view
     cdef RecordParts record
-    cdef Verdict verdict = GOOD
+    cdef RecordCheck check = GOOD
     cdef list places = []
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
@@ -221,14 +221,14 @@ def scan_places(
             and position - start < size_max
             and len(places) < count_max
         ):
-            verdict = _measure(<const uint8_t*>view.buf, base, position, end, &record)
-            if verdict == GOOD and with_checksums:
-                verdict = _check_sums(&record, position, must_have_checksum)
-            if verdict != GOOD:
+            check = _measure(<const uint8_t*>view.buf, base, position, end, &record)
+            if check == GOOD and with_checksums:
+                check = _check_sums(&record, position, must_have_checksum)
+            if check != GOOD:
                 break
             places.append(base + position)
             position += record.size
-        return places, position, _reason(verdict, <const uint8_t*>view.buf + position)
+        return places, position, _reason(check, <const uint8_t*>view.buf + position)
     finally:
         PyBuffer_Release(&view)
 
@@ -251,7 +251,7 @@ def scan_whole(
     cdef Py_ssize_t start = position
     cdef Py_buffer view
     cdef RecordParts record
-    cdef Verdict verdict = GOOD
+    cdef RecordCheck check = GOOD
     cdef Py_ssize_t count = 0
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
@@ -261,19 +261,19 @@ def scan_whole(
             and position < stop
             and position - start < size_max
         ):
-            verdict = _measure(<const uint8_t*>view.buf, base, position, end, &record)
-            if verdict == GOOD and with_checksums:
-                verdict = _check_sums(&record, position, must_have_checksum)
-            if verdict != GOOD:
+            check = _measure(<const uint8_t*>view.buf, base, position, end, &record)
+            if check == GOOD and with_checksums:
+                check = _check_sums(&record, position, must_have_checksum)
+            if check != GOOD:
                 break
             count += 1
             position += record.size
-        return count, position, _reason(verdict, <const uint8_t*>view.buf + position)
+        return count, position, _reason(check, <const uint8_t*>view.buf + position)
     finally:
         PyBuffer_Release(&view)
 
 
-cdef Verdict _measure(
+cdef RecordCheck _measure(
     const uint8_t* data, int64_t base, Py_ssize_t position, Py_ssize_t end, RecordParts* record
 ) noexcept:
     """Whether it lies where it claims to and its sizes add up. The smallest record fits there."""
@@ -287,7 +287,7 @@ cdef Verdict _measure(
     return GOOD
 
 
-cdef Verdict _check_sums(
+cdef RecordCheck _check_sums(
     const RecordParts* record, Py_ssize_t position, bint must_have_checksum
 ) noexcept:
     """The result of the checksums of a record whose sizes add up."""
@@ -418,7 +418,7 @@ cdef tuple _members(const RecordParts* record):
     )
 
 
-cdef object _reason(Verdict verdict, const uint8_t* start):
-    if verdict == ELSEWHERE:
+cdef object _reason(RecordCheck check, const uint8_t* start):
+    if check == ELSEWHERE:
         return f"claims to lie at {get_int64(start + PHYSICAL_OFFSET_AT)}"
-    return _REASONS[verdict]
+    return _REASONS[check]

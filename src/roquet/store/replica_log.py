@@ -115,7 +115,7 @@ class ReplicaLog:
         log = self._log
         if log.end != log.start or self.received_end != log.end:
             raise ReplicaMismatch(
-                f"the log of the slave goes on at {self.received_end}, not at {physical_offset}"
+                f"the log of the slave continues at {self.received_end}, not at {physical_offset}"
             )
         if physical_offset % log.file_size:
             raise ReplicaMismatch(

@@ -61,7 +61,7 @@ class Cluster(AsyncResource):
 
     With `failover` a slave steps in for a master that is gone: an etcd is started for the cluster,
     which has to be installed (Debian's etcd-server). A send is answered when a majority of the
-    brokers of a name has it. With two replicas that goes on without one of the three; with one,
+    brokers of a name has it. With two replicas that continues without one of the three; with one,
     sends raise NotYetSafe until `start_broker` has brought back the one that was killed.
     """
 
@@ -78,7 +78,7 @@ class Cluster(AsyncResource):
         if not 0 <= replicas <= REPLICA_COUNT_MAX:
             raise BadArgument(f"`replicas` has to be 0 to {REPLICA_COUNT_MAX}, not {replicas}")
         if failover and not replicas:
-            raise BadArgument("`failover` needs somebody who can step in: use replicas=1 or more")
+            raise BadArgument("`failover` needs a slave: use replicas=1 or more")
         self.clock = MovableClock()
         self._has_failover = failover
         self._replica_count = replicas
@@ -170,7 +170,7 @@ class Cluster(AsyncResource):
     async def consumed(self, group: str, *, timeout_s: float = 30.0) -> None:
         """Returns when a group is done with all that its topics have, retries included.
 
-        A pull consumer is done with what it has handed out. Raises NotConsumed, which says what is
+        A pull consumer is done with what it has handed out. Raises NotConsumed, which lists what is
         left, when that takes longer than `timeout_s`.
         """
         self._check_open()
@@ -250,7 +250,7 @@ class Cluster(AsyncResource):
             await self._running.pop(name).aclose()
 
     async def start_broker(self, name: str = "broker-a") -> None:
-        """Starts it where it was before; one that runs goes on."""
+        """Starts it where it was before; one that runs continues."""
         directory = self._check_open()
         self._check_name(name)
         if name in self._running:
@@ -297,7 +297,7 @@ class Cluster(AsyncResource):
     @property
     def _brokers(self) -> dict[str, Broker]:
         """Those of now; of one that is stopped, the last one."""
-        return {name: life.broker for name, life in self._lives.items()}
+        return {name: each.broker for name, each in self._lives.items()}
 
     def _broker_name(self, name: str) -> str:
         """Of the master, which its slaves have in common with it."""

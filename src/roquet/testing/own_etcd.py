@@ -22,7 +22,7 @@ _SECRET_SIZE: Final = 32
 
 
 class EtcdEnded(RoquetError):
-    """The etcd of a cluster did not come to serve; `log_tail` is what it said last."""
+    """The etcd of a cluster did not start to serve; `log_tail` is the end of its log."""
 
     def __init__(self, log_tail: str) -> None:
         super().__init__(f"the etcd of the cluster has not started: {log_tail}")

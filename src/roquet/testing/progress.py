@@ -60,7 +60,7 @@ async def left_at(broker: Broker, address: str, peers: Peers, group: str) -> lis
     if waiting_count:
         left.append(f"{waiting_count} that failed wait for their next try; move the clock")
     if left and members is None:
-        left.append("nobody of the group is connected")
+        left.append("no member of the group is connected")
     return left
 
 
@@ -97,7 +97,7 @@ async def _positions_of_members(
     try:
         reply = await peers.call(address, request, _ASK_TIMEOUT_S)
     except NetError:
-        return {}  # It is being stopped; who waits asks again.
+        return {}  # It is being stopped; the caller asks again.
     if reply.code != ResponseCode.SUCCESS:
         return {}  # The last member has just left.
     positions: dict[int, int] = {}

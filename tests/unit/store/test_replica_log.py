@@ -136,7 +136,7 @@ def test_what_does_not_continue_the_copy_is_refused(
     fill(master, 3)
     send(master, slave, piece_size=4096)
     copy = slave.follow()
-    with pytest.raises(ReplicaMismatch, match=f"goes on at {slave.log_end}"):
+    with pytest.raises(ReplicaMismatch, match=f"continues at {slave.log_end}"):
         copy.write([(slave.log_end + 1, memoryview(b"x"))])
 
 

@@ -4,7 +4,7 @@
     JSON lines   begin with "{"; whole frames are the base64 text in the member "b64"
     hex lines    everything else; a line holds whole frames
 
-What a frame says is not looked at here.
+The content of a frame is not parsed here.
 """
 
 import base64

@@ -85,7 +85,7 @@ def _view_of(command: Command, request_code: int | None) -> FrameLine:
 
 
 def _envelope(command: Command, request_code: int | None) -> dict[str, object]:
-    """What every command says."""
+    """The fields of every command."""
     names = _RESPONSE_NAMES if command.is_response else _REQUEST_NAMES
     return {
         "kind": _kind(command),
@@ -108,7 +108,7 @@ def _kind(command: Command) -> str:
 
 
 def _content(command: Command, request_code: int | None) -> dict[str, object]:
-    """What this code says. Raises ProtocolError when it does not say it."""
+    """The header and body of this code. Raises ProtocolError if they do not fit it."""
     if not command.is_response:
         header, body = decode_request(command)
     elif request_code is not None:

@@ -233,7 +233,7 @@ def _failures_reported(command: str, *, exit_code: int = 1) -> Iterator[None]:
 def _stores(directory: Path) -> list[Path]:
     """The store that a directory is, or all that a cluster keeps there.
 
-    Raises BadStoreDirectory, or OSError, which says more than that there is no log in it.
+    Raises BadStoreDirectory, or OSError, which has the reason.
     """
     os.scandir(directory).close()
     return [layout.root for layout in find_stores(SystemDisk(), directory)]

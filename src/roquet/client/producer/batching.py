@@ -197,7 +197,7 @@ def outgoing_encoded(ready: Ready, count: int, config: ProducerConfig) -> Outgoi
 
 
 def _check_kinds(body: bytes) -> None:
-    """Raises BadArgument for messages that a broker would not treat as their properties say."""
+    """Raises BadArgument for messages that a broker would treat against their properties."""
     suspects = [name for name in _NOT_IN_BATCHES if name + b"\x01" in body]
     if not suspects:
         return

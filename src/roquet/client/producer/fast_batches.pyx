@@ -80,7 +80,7 @@ cdef class Occupancy:
     """
 
     cdef readonly Py_ssize_t count, size
-    # If set, `leave` is followed by `Window.let_in`, because others wait for space.
+    # If set, `leave` is followed by `Window.admit_waiting`, because others wait for space.
     cdef public bint is_watched
     cdef Py_ssize_t _count_max, _size_max
 
@@ -267,7 +267,7 @@ cdef class FastBatching:
         """Leaves the window: one message, with a body of this size."""
         self._occupancy.leave(size)
         if self._occupancy.is_watched:
-            self._let_in()
+            self._admit_waiting()
 
 
 def batch_body(messages):

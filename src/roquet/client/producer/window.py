@@ -113,9 +113,9 @@ class Window:
         room = self.occupancy
         room.leave(size)
         if room.is_watched:
-            self.let_in()
+            self.admit_waiting()
 
-    def let_in(self) -> None:
+    def admit_waiting(self) -> None:
         """Uses the room that others left."""
         waiting = self._waiting
         while waiting and self.occupancy.has_room(waiting[next(iter(waiting))].size):

@@ -1,7 +1,7 @@
 """Workers call the listener: tasks for a coroutine, threads for a function, which may block.
 
 A worker that finds more than one delivery in the backlog wakes one other worker, and that is all:
-if its own listener waits for something, the other one goes on; if it never waits, the other one
+if its own listener waits for something, the other one continues; if it never waits, the other one
 finds nothing left. So a listener that has nothing to wait for costs no switch of tasks or threads.
 Threads report results to the loop through a deque, with one call however many there are.
 """

@@ -164,7 +164,7 @@ class TlsDetector(asyncio.Protocol):
         try:
             is_done = session.handshake(data)
         except ssl.SSLError as error:
-            self._transport.write(session.to_send())  # An alert tells the peer why.
+            self._transport.write(session.to_send())  # An alert gives the peer the reason.
             self._refuse(tls_failure(error, TlsSide.SERVER))
             return
         self._transport.write(session.to_send())

@@ -26,7 +26,7 @@ from roquet.pipeline.source.batch import pull_group
 EXAMPLES: Final = 10
 ID_DEFAULT: Final = "coalesce(msgId, offsetMsgId)"
 KEY_DEFAULT: Final = "keys"
-# The location of a message says more than its id, if both sides have the same one.
+# The location of a message is more useful than its id, if both sides have the same one.
 _PLACE: Final = "concat_ws('@', topic, brokerName, queueId, queueOffset)"
 _STORED_ORDER: Final = "struct(storeTimestamp, queueOffset)"
 

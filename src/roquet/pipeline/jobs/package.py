@@ -38,7 +38,7 @@ _COMPRESSION_LEVEL: Final = 1
 
 
 class CannotPackage(PipelineError):
-    """The archive cannot be written; the text says why."""
+    """The archive cannot be written; the text has the reason."""
 
 
 class Package(NamedTuple):

@@ -9,7 +9,7 @@
     DIR-quarantine/topic=.../...parquet          messages that could not be decoded, and why
 
 Duty: which offsets of which queue the lake has, and how it gets more, exactly once. The state of a
-lake is what its log says, nothing else: a writer adds only what the log lacks. Tasks stage files;
+lake is what its log lists, nothing else: a writer adds only what the log lacks. Tasks stage files;
 one process writes the entry that lists them and renames them to where readers look.
 Dependencies: `lake.py` writes, `metadata.py` reads; `staging.py` and `compaction.py` are for tasks.
 Decisions are pure: `state.py`, `file_ranges.py`, `file_names.py`, `ddl.py`. No Spark here.

@@ -93,7 +93,7 @@ def write_compaction(
     if made.rows != planned.row_count:
         raise BadLake(
             f"the files of {lake / planned.directory} have {made.rows} messages, not"
-            f" {planned.row_count} as the log says: another program wrote there"
+            f" {planned.row_count} as in the log: another program wrote there"
         )
     return Compaction([each.path for each in planned.files], made)
 

@@ -40,7 +40,7 @@ _DEPTH_MAX: Final = 50
 
 
 def read_ddl(text: str) -> pa.Schema:
-    """Raises BadSchema, which says where."""
+    """Raises BadSchema, with the place."""
     reader = _Reader(text)
     fields = list(reader.fields(":", end=None))
     names = [field.name.lower() for field in fields]

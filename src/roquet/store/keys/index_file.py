@@ -15,7 +15,7 @@
      12  int32  seconds since the first message of the file
      16  int32  number of the next older entry of the same slot, 0 for none
 
-`message_keys.py` defines which texts are keys. The size of a file does not tell its shape: one
+`message_keys.py` defines which texts are keys. The size of a file does not determine its shape: one
 entry takes as much space as five slots. But only one division makes the first and the last entry
 those of the header, and the last one the newest of its slot (`shape_of`).
 """

@@ -139,7 +139,7 @@ class KeyIndex:
         """Of the newest file: the last indexed message, and its time."""
         return self._files[-1].header if self._files else IndexHeader()
 
-    # Loading and forgetting
+    # Loading and deleting
 
     def load(
         self,
