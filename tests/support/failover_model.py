@@ -512,7 +512,7 @@ class FailoverModel:
         replica.confirmed = {}
         replica.acknowledged_end = len(replica.log)
         replica.link = None
-        replica.progress.settle(len(replica.log))
+        replica.progress.truncate(len(replica.log))
         replica.delivered_count = replica.progress.value.offset_table.get(1, 0)
         replica.topics = replica.known_topics
         replica.version = led(replica.version, epoch, int(self._now_s * 1000))

@@ -138,11 +138,11 @@ def build_broker(
         replica_timeout_s=config.slave_timeout_ms / 1000,
         on_replica_awaited=lambda: replication.slave_links.wake(),  # noqa: PLW0108  Made below.
     )
-    long_polls = LongPolls(clock, on_awaited=acks.settle_soon)
+    long_polls = LongPolls(clock, on_awaited=acks.release_soon)
     stack.callback(long_polls.close)
     stack.callback(acks.close)
     store = opened_store(config, clock, disk, acks, start)
-    progress.settle(store.log_end)
+    progress.truncate(store.log_end)
     waiting = WaitingMessages(
         loaded_delays(store, clock, config.store.delay_levels_ms, progress),
         PendingHalves(store, offsets),

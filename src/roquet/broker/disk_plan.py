@@ -1,4 +1,4 @@
-"""What the files of brokers will take of their disk, said before the first message comes.
+"""How much of their disk the files of brokers will take, logged before the first message.
 
 A log grows by whole files, each of which takes its space when it is made: the first one at once,
 the next one when the one before is half full. Whoever starts a broker learns of that at the start,
@@ -60,7 +60,7 @@ def _has_files(disk: Disk, log: Path) -> bool:
 
 
 def check_room(plan: DiskPlan) -> None:
-    """Raises NoRoomForStore. What is there can be read without any room, so that is no reason."""
+    """Raises NoRoomForStore; not for an existing store, which can be read without space."""
     needed, left = plan.needed_size, plan.size_left
     if needed > left:
         raise NoRoomForStore(

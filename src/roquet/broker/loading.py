@@ -1,4 +1,4 @@
-"""What a broker finds on its disk when it starts and leaves there when it ends, and says of it."""
+"""What a broker loads from its disk when it starts, saves there when it ends, and logs of it."""
 
 import logging
 from collections.abc import Collection
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class StartState(NamedTuple):
-    """What a broker begins with, besides its settings."""
+    """What a broker starts with, besides its settings."""
 
     secret: SharedSecret | None = None
     cut_end: int = NO_END
@@ -44,7 +44,7 @@ def is_loaded(file: StateFile, name: str, table: LoadedTable) -> bool:
     try:
         left_out = file.load(table.load) or ()
     except BadStateFile as error:
-        log.error("starting without %s, kept as %s.damaged: %s", name, name, error)  # noqa: TRY400  It says it all.
+        log.error("starting without %s, kept as %s.damaged: %s", name, name, error)  # noqa: TRY400  No traceback is needed.
         file.set_aside()
         return False
     for each in left_out:
@@ -55,7 +55,7 @@ def is_loaded(file: StateFile, name: str, table: LoadedTable) -> bool:
 def load_table_log(
     config: BrokerConfig, table_log: TableLog, start: StartState, lost: Collection[str]
 ) -> None:
-    """What the log says of topics and groups, and their files do not, is in the tables now.
+    """Records of topics and groups in the log that their files lack are in the tables now.
 
     `lost` are files that could not be read.
     """
@@ -72,7 +72,7 @@ def load_table_log(
 
 
 def adopt_apache_timers(state: DurableState[TimerProgress], disk: Disk, path: Path) -> None:
-    """What an Apache broker of 5.x delivered before us; what it does not say comes twice."""
+    """What an Apache broker of 5.x delivered before us; what it did not record comes twice."""
     if state.known:
         return
     try:

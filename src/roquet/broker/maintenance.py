@@ -87,7 +87,7 @@ def start_leading(broker: Broker) -> None:
     run("note progress", lambda: _note_progress(broker), on_failure=OnFailure.RESTART)
     replication = broker.replication
     if replication.secret is not None and not broker.config.etcd:
-        # With etcd, its lease says it.
+        # With etcd, its lease shows that.
         replication.succession.begin()
         replication.others.on_unknown = broker.registrar.refresh_soon
         replication.replicas.may_acknowledge = replication.succession.may_acknowledge
@@ -156,7 +156,7 @@ async def _file_keys(store: MessageStore) -> None:
             is_all_filed = store.file_keys()
             is_refused = False
         except StoreUnavailable as error:
-            # What is not filed is found all the same, so it is enough to say so once.
+            # What is not filed is found all the same, so one log line is enough.
             if not is_refused:
                 log.warning("keys are not filed: %s", error)
             is_refused = is_all_filed = True

@@ -34,7 +34,7 @@ def promote(broker: Broker, epoch: int) -> None:
     broker.replication.table_log.apply(are_new=True)
     broker.replication.table_log.lead(epoch)
     # The master's progress counts as far as its log has arrived here.
-    broker.waiting.progress.settle(store.log_end)
+    broker.waiting.progress.truncate(store.log_end)
     broker.waiting.pending_halves.load()
     broker.waiting.delays = loaded_delays(
         store, broker.clock, broker.config.store.delay_levels_ms, broker.waiting.progress

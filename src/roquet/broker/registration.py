@@ -111,7 +111,7 @@ class Registrar:
         self._round = asyncio.Lock()
         # Whether a name server took the last registration.
         self.is_known = False
-        # Another broker that says it is this one, as name servers said last.
+        # Another broker registered under this one's name, as name servers answered last.
         self.duplicate: str | None = None
 
     @property
@@ -151,7 +151,7 @@ class Registrar:
                 await self.register()
 
     async def register(self) -> list[Registered]:
-        """Tells all name servers now; the answers of those that took it."""
+        """Registers with all name servers now; the answers of those that accepted it."""
         self._is_stale.clear()
         change_count = self._change_count
         body = write_body(BrokerRegistration(topics=self._topic_table()))
@@ -222,7 +222,7 @@ class Registrar:
         try:
             answer = await self._call(name_server, body)
         except RoquetError as error:
-            # Not said every 30 seconds.
+            # Not logged every 30 seconds.
             if self._outages.is_news(name_server):
                 log.warning("not registered at %s: %s", name_server, error)
             if not isinstance(error, NetError):
@@ -268,7 +268,7 @@ class Registrar:
 
 @final
 class _Outages:
-    """What does not work, and when that was last said."""
+    """What does not work, and when that was last logged."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""The life of a broker: it begins, serves, and ends."""
+"""A broker from start to stop."""
 
 import asyncio
 import logging
@@ -141,10 +141,10 @@ def _tell_address(config: BrokerConfig) -> None:
     if advertised == place:
         log.info("%s serves at %s", config.broker_name, place)
         return
-    log.info("%s serves at %s, clients are told %s", config.broker_name, place, advertised)
+    log.info("%s serves at %s, advertised as %s", config.broker_name, place, advertised)
     if is_loopback(place.ip) and not is_loopback(advertised.ip):
         log.warning(
-            "only this machine is listened to, but clients are told %s: to serve others, set "
+            "listening on loopback only, but %s is advertised: to serve others, set "
             "bindAddress, or give --host",
             advertised,
         )

@@ -95,7 +95,7 @@ class BrokerSupervisor:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Until it is stopped, or nothing can be served any more; `has_failed` says which."""
+        """Until it is stopped, or nothing can be served any more; `has_failed` has which."""
         cut_end = NO_END
         try:
             config = await self._first_config()
@@ -114,7 +114,7 @@ class BrokerSupervisor:
             self.has_failed.set()
 
     async def _serve(self, config: BrokerConfig, cut_end: int) -> RestartAsSlave | None:
-        """How to begin again; None when it is stopped."""
+        """How to restart; None when it is stopped."""
         async with serve_broker(
             config, self._clock, self._disk, self.secret, cut_end=cut_end
         ) as broker:
@@ -204,40 +204,44 @@ async def supervised_broker(
     config: BrokerConfig, clock: Clock, disk: Disk
 ) -> AsyncIterator[BrokerSupervisor]:
     """Serves while the block runs. Raises ConfigError, and what `serve_broker` raises."""
-    life = BrokerSupervisor(config, clock, disk)
-    running = asyncio.ensure_future(life.run())
+    supervisor = BrokerSupervisor(config, clock, disk)
+    running = asyncio.ensure_future(supervisor.run())
     try:
-        await life.begun()
-        async with _member(life, config, clock), _pages(life, config, clock):
-            yield life
+        await supervisor.begun()
+        async with _participant(supervisor, config, clock), _pages(supervisor, config, clock):
+            yield supervisor
     finally:
-        life.stop()
+        supervisor.stop()
         await running
 
 
 @asynccontextmanager
-async def _member(
-    life: BrokerSupervisor, config: BrokerConfig, clock: Clock
+async def _participant(
+    supervisor: BrokerSupervisor, config: BrokerConfig, clock: Clock
 ) -> AsyncIterator[None]:
-    """With etcd, whatever the broker becomes, it stays a member."""
+    """With etcd, whatever the broker becomes, it keeps taking part in failover."""
     if not config.etcd:
         yield
         return
     try:
         # Without etcd its client is not loaded.
-        from roquet.broker.replication.failover.member import FailoverMember  # noqa: PLC0415
+        from roquet.broker.replication.failover.participant import FailoverParticipant  # noqa: PLC0415
     except ModuleNotFoundError as error:
         reason = f"{error.name} is not installed: pip install 'roquet[failover]'"
         raise ConfigError("replication.etcd", ",".join(config.etcd), reason) from None
 
-    member = FailoverMember(config, clock, lambda: life.serving, life.etcd_tls)
+    participant = FailoverParticipant(
+        config, clock, lambda: supervisor.serving, supervisor.etcd_tls
+    )
     async with Services(f"{config.broker_name} and etcd") as services:
-        services.run("hold the office", member.run, on_failure=OnFailure.RESTART)
+        services.run("take part in failover", participant.run, on_failure=OnFailure.RESTART)
         yield
 
 
 @asynccontextmanager
-async def _pages(life: BrokerSupervisor, config: BrokerConfig, clock: Clock) -> AsyncIterator[None]:
+async def _pages(
+    supervisor: BrokerSupervisor, config: BrokerConfig, clock: Clock
+) -> AsyncIterator[None]:
     """Whatever the broker becomes, it is watched at the same place."""
     if config.http_place is None:
         yield
@@ -245,12 +249,14 @@ async def _pages(life: BrokerSupervisor, config: BrokerConfig, clock: Clock) -> 
     # A broker that is not watched does not pay for loading it.
     from roquet.monitoring.pages import serve_pages  # noqa: PLC0415
 
-    async with serve_pages(config.http_place, [observed(life)], clock) as life.http_port:
+    async with serve_pages(
+        config.http_place, [observed(supervisor)], clock
+    ) as supervisor.http_port:
         yield
 
 
-def observed(life: BrokerSupervisor) -> "MonitoredBroker":
+def observed(supervisor: BrokerSupervisor) -> "MonitoredBroker":
     """The current broker, as those who watch it see it."""
     from roquet.broker.metrics.monitored_broker import MonitoredBroker  # noqa: PLC0415
 
-    return MonitoredBroker(life.broker.config.broker_name, lambda: life.serving)
+    return MonitoredBroker(supervisor.broker.config.broker_name, lambda: supervisor.serving)

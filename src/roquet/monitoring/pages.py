@@ -34,7 +34,7 @@ class MonitoredServer(Protocol):
     def measure(self, into: Exposition) -> Iterator[None]:
         """Yields often, so that other tasks can run in between."""
 
-    def obstacles(self) -> list[str]:
+    def unready_reasons(self) -> list[str]:
         """Why clients are not served now; empty if they are."""
 
 
@@ -62,9 +62,9 @@ class ServerPages:
                 return None
 
     def _readiness(self) -> Page:
-        obstacles = [line for each in self._servers for line in each.obstacles()]
-        if obstacles:
-            text = "".join(f"{line}\n" for line in obstacles)
+        reasons = [line for each in self._servers for line in each.unready_reasons()]
+        if reasons:
+            text = "".join(f"{line}\n" for line in reasons)
             return Page(text.encode(errors="replace"), HTTPStatus.SERVICE_UNAVAILABLE)
         return Page(b"ready\n")
 

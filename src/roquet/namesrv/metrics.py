@@ -45,7 +45,7 @@ class MonitoredNameServer:
     def measure(self, into: Exposition) -> Iterator[None]:
         server, own = self._server, self._labels
         into.add(server_metrics.INFO, own | {"version": __version__}, 1)
-        into.add(server_metrics.READY, own, int(not self.obstacles()))
+        into.add(server_metrics.READY, own, int(not self.unready_reasons()))
         registered = self._broker_counts()
         lost = Counter(each.cluster_name for each in server.lost.known())
         for cluster in registered | lost:
@@ -57,7 +57,7 @@ class MonitoredNameServer:
         server_metrics.measure_connections(server.connection_budget, denied_count, own, into)
         yield
 
-    def obstacles(self) -> list[str]:
+    def unready_reasons(self) -> list[str]:
         """None: its state is what brokers have registered."""
         return []
 

@@ -43,7 +43,7 @@ def records_of(broker: Broker, topic: str, queue_id: int, begin: int = 0) -> lis
 
 
 async def left_at(broker: Broker, address: str, peers: Peers, group: str) -> list[str] | None:
-    """What is left at one broker, for people; None if it has never heard of the group."""
+    """What is left at one broker, for people; None if it does not know the group."""
     members = broker.clients.consumers.find(group)
     topics = {*broker.tables.offsets.topics_of(group), *(members.subscriptions if members else ())}
     if not topics:

@@ -205,7 +205,7 @@ async def test_of_two_masters_of_one_epoch_the_second_takes_no_messages(place: P
         two.broker.store.append(draft(b"refused"))
     one.broker.store.append(draft(b"taken"))
     assert one.broker.replication.obstacle is None
-    assert observed(two).obstacles()
+    assert observed(two).unready_reasons()
 
 
 async def test_a_promoted_slave_promises_what_its_master_did(place: Place) -> None:

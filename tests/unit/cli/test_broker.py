@@ -59,8 +59,8 @@ def test_an_advertised_host_is_not_listened_on(tmp_path: Path) -> None:
         port = broker.address.rpartition(":")[2]
         assert settings_of(broker)["brokerIP1"] == "198.51.100.7"
     said = broker.log_tail()
-    assert f"serves at 127.0.0.1:{port}, clients are told 198.51.100.7:{port}\n" in said
-    assert "only this machine is listened to, but clients are told" in said
+    assert f"serves at 127.0.0.1:{port}, advertised as 198.51.100.7:{port}\n" in said
+    assert "listening on loopback only, but 198.51.100.7" in said
 
 
 def settings_of(broker: OurBroker) -> dict[str, str]:

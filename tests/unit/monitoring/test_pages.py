@@ -30,7 +30,7 @@ class Thing:
         into.add(LOOKS, {"node_id": self._name}, self.look_count)
         yield
 
-    def obstacles(self) -> list[str]:
+    def unready_reasons(self) -> list[str]:
         return self._obstacles
 
 

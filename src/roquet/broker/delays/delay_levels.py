@@ -2,7 +2,7 @@
 
 A message of level n waits in queue n - 1 of SCHEDULE_TOPIC_XXXX, and its queue entry holds the
 time of its delivery in place of a tags code. All messages of a level wait equally long, so a
-queue is in the order of delivery, and its first message says when to look again.
+queue is in the order of delivery, and its first message determines when to look again.
 
     config/delayOffset.json   {"offsetTable": {"1": 15}, ...}   level -> offset of its first message
 
@@ -93,7 +93,7 @@ class DelayLevels:
     def runtime_entries(self) -> dict[str, str]:
         """The part of a broker's runtime values (28) that is known here, of levels in use.
 
-        Each says how far the level is delivered, and where it ends.
+        Each has how far the level is delivered, and where it ends.
         """
         ends = {
             level: self._store.max_offset(SCHEDULE_TOPIC, level.queue_id) for level in self._levels
@@ -111,7 +111,7 @@ class DelayLevels:
         return self.state.propose(DelayOffsetTable(offset_table=offsets), self._store.log_end)
 
     def _loaded_offset(self, queue_id: int) -> int:
-        """What the file says, if the queue has that: it may have lost its end in a power cut."""
+        """The offset in the file, if the queue has it: a power cut may have cut the queue."""
         store = self._store
         offset = self.state.value.offset_table.get(queue_id + 1, 0)
         max_offset = store.max_offset(SCHEDULE_TOPIC, queue_id)
@@ -135,7 +135,7 @@ class DelayLevels:
     def _due_ms(self, level: _Level, offset: int, entry: QueueEntry, now_ms: int) -> int:
         """When a message is due by the clock as it goes now.
 
-        No message waits longer than its level says. One that seems to was stored before the
+        No message waits longer than its level. One that seems to was stored before the
         clock was set back, in an earlier run, as was everything before it. How long it has waited
         is not known, so all that is stored by now waits the whole time once more, by a clock that
         is never set back.

@@ -82,7 +82,7 @@ class Delays:
             pass
 
     async def until_delivered(self) -> None:
-        """Returns when something was delivered that no file says yet, nor will say soon."""
+        """Returns when a delivery is in no file yet, and no save of it is due soon."""
         await self._has_delivered.wait()
 
     def propose(self) -> None:

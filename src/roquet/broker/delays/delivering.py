@@ -87,7 +87,7 @@ def redeliver(messages: Messages, records: Sequence[bytes]) -> None:
         try:
             draft = redelivery(record, has_checksum=has_checksum)
         except ProtocolError as error:
-            log.error("delayed message is not delivered: %s", error)  # noqa: TRY400  It says it all.
+            log.error("delayed message is not delivered: %s", error)  # noqa: TRY400  No traceback is needed.
         else:
             by_place.setdefault((draft.topic, draft.queue_id), []).append(draft)
     for (topic, _), drafts in by_place.items():
@@ -102,7 +102,7 @@ def _append_all(messages: Messages, topic: str, drafts: Sequence[RecordDraft]) -
         if isinstance(error, Refused) and error.code is not ResponseCode.MESSAGE_ILLEGAL:
             raise
         if len(drafts) == 1:
-            log.error("delayed message is not delivered: %s", error)  # noqa: TRY400  It says it all.
+            log.error("delayed message is not delivered: %s", error)  # noqa: TRY400  No traceback is needed.
             return
         for draft in drafts:
             _append_all(messages, topic, [draft])

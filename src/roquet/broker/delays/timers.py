@@ -107,7 +107,7 @@ class Timers:
     def propose(self) -> bool:
         """Lets the file follow, as soon as what was delivered is safe; whether that is awaited."""
         if self._offset < self._loaded_end:
-            return False  # The file is needed to tell what was delivered before the start.
+            return False  # Only the file has what was delivered before the start.
         wheels = self._wheels.values()
         # The smallest of all: a second is over when it is for every message that waits.
         next_s = min((each.next_s for each in wheels if each.next_s is not None), default=1)
@@ -120,7 +120,7 @@ class Timers:
         return self.state.propose(progress, self._store.log_end)
 
     def _second(self, era: int, now_ms: int) -> int:
-        """What the clock would say now if it had not been set since then."""
+        """The time of the clock now if it had not been set since then."""
         return (now_ms - self._steps.since(era)) // 1000
 
     def _most_overdue(self, now_ms: int) -> int | None:
@@ -163,7 +163,7 @@ class Timers:
 
 
 def apache_progress(data: bytes) -> TimerProgress:
-    """What `config/timercheck` says. Raises BadBody."""
+    """The content of `config/timercheck`. Raises BadBody."""
     checkpoint = read_timer_checkpoint(data[:_TIMERCHECK_SIZE])
     return TimerProgress(
         # What its TIMER_OUT_MS puts before this time is delivered; we count one second more.
@@ -173,7 +173,7 @@ def apache_progress(data: bytes) -> TimerProgress:
 
 
 def out_ms(delivery_ms: int) -> int:
-    """What TIMER_OUT_MS says of a message for this time: the last full second before it."""
+    """TIMER_OUT_MS of a message for this time: the last full second before it."""
     return (delivery_ms - 1) // PRECISION_MS * PRECISION_MS
 
 

@@ -1,4 +1,4 @@
-"""What can be decided once for many plain requests. The rules are those of the handlers.
+"""What can be decided once for many requests of the fast path. The rules are those of the handlers.
 
 A decision depends on nothing but what is handed in here, and that is never changed in place. So it
 holds for every request that finds the very same settings.
@@ -30,7 +30,7 @@ _SHARED_SIZE_MAX: Final = 8_192
 
 
 def fast_queue_count(topic: TopicConfig, config: BrokerConfig) -> int:
-    """How many queues plain sends to the topic may name; 0 if none of its sends are plain."""
+    """How many queues fast sends to the topic may name; 0 if all its sends take the slow path."""
     if (
         config.accept_sends_from_ms
         or topic.topic_name in CLOSED_TOPICS
@@ -47,12 +47,12 @@ def added_flags(topic: TopicConfig) -> int:
 
 
 def draft_of_sends(broker: Broker, topic: TopicConfig) -> RecordDraft:
-    """What the records of all plain sends to the topic have in common."""
+    """What the records of all fast sends to the topic have in common."""
     return _draft(broker, topic, broker.messages.cluster_property)
 
 
 def draft_of_batches(broker: Broker, topic: TopicConfig, sent: str) -> RecordDraft | None:
-    """The same for batches with these properties; None if they are not plain."""
+    """The same for batches with these properties; None if they take the slow path."""
     if _DELAY_MARK in sent or _NO_WAIT_MARK in sent or len(sent) > _SHARED_SIZE_MAX:
         return None
     return _draft(broker, topic, batch_properties(sent, broker.config.cluster_name))
@@ -61,7 +61,7 @@ def draft_of_batches(broker: Broker, topic: TopicConfig, sent: str) -> RecordDra
 def fast_limits(
     broker: Broker, pull: PullMessageHeader, group: GroupConfig, topic: TopicConfig
 ) -> QueueReadLimits | None:
-    """What pulls in the very words of this one may bring; None if they are not plain."""
+    """What pulls in the very words of this one may bring; None if they take the slow path."""
     config = broker.config
     if config.slaves_are_read:
         return None  # Where to pull from next is decided for each one.

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""What a connection asks before its router: plain requests are answered where their frames lie."""
+"""What a connection asks before its router: common requests are answered where their frames lie."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -82,7 +82,7 @@ cdef class FastPath:
                     break
                 _pass(frames)
         finally:
-            # What is stored is answered, whatever became of the frame behind it.
+            # What is stored is answered, whatever became of the frame after it.
             size += self._hand_over(connection, replies)
         return size
 

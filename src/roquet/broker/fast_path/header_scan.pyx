@@ -50,7 +50,7 @@ cdef bint scan_header(Span json, ScannedHeader* header) noexcept nogil:
     if json.size < 2 or at[0] != c"{":
         return False
     while True:
-        # Behind the brace, or behind a comma.
+        # After the brace, or after a comma.
         at = _skip_text(at + 1, end, &member)
         if at is NULL or member.is_escaped or end - at < 2 or at[0] != c":":
             return False
@@ -176,7 +176,7 @@ cdef inline const uint8_t* _skip_text(
     field.text.start = at
     while at < end and at[0] != c'"':
         if at[0] == c"\\":
-            # There is more behind a text: at least the quotes that end it.
+            # More follows a text: at least the quotes that end it.
             if end - at <= _ESCAPE_SIZE or memcmp(at, b"\\u000", _ESCAPE_SIZE - 1):
                 return NULL
             if at[_ESCAPE_SIZE - 1] != c"1" and at[_ESCAPE_SIZE - 1] != c"2":

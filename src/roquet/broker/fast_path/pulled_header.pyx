@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
-"""The fields of a plain pull, which `PullMessageHeader` declares under the same names.
+"""The fields of a fast pull, which `PullMessageHeader` declares under the same names.
 
-Fields that it does not declare are passed over, as there; those that it reads and nobody needs here
+Fields that it does not declare are passed over, as there; those that it reads and that are unused here
 must be what it wants them to be.
 """
 
@@ -36,7 +36,7 @@ cdef enum:
 
 
 cdef bint read_pulled(const ScannedHeader* header, Pulled* pulled) noexcept nogil:
-    """Whether it is that of a plain pull."""
+    """Whether it is that of a fast pull."""
     cdef uint32_t seen = 0
     cdef uint32_t bit
     cdef Py_ssize_t index

@@ -14,7 +14,7 @@ cdef class PullDecision:
     cdef bytes subscription, expression_type
     cdef str group, topic
     cdef bytes encoded_group, encoded_topic
-    # What was decided: None if such pulls are not plain.
+    # What was decided: None if such pulls take the slow path.
     cdef object limits
     cdef int64_t queue_count
     # Looked up once.
@@ -27,7 +27,7 @@ cdef class FastPulls:
     cdef Tally _gets
     cdef dict _known, _resets, _pulled_to
     cdef PullDecision _last
-    # Whose tables were looked at since pulls began to come.
+    # Whose tables were read since the first pull.
     cdef PullDecision _looked_up
 
     cdef void begin(self) noexcept

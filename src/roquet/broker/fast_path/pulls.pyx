@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False
-"""Plain pulls (11, 361): from a header that was scanned to messages that are there, or will be.
+"""Pulls of the fast path (11, 361): from a header that was scanned to messages that are there, or will be.
 
-Plain is a pull of everything or by tags, whether it says so itself or relies on the heartbeats of
+Taken are pulls of everything or by tags, with a subscription of their own or by the heartbeats of
 its group. Messages that can be handed out as they lie are; whatever else it finds, or waits for, is
-told by `messages/pulls.py`, as to those that come from `handlers/pulling.py`.
+given by `messages/pulls.py`, as to those that come from `handlers/pulling.py`.
 """
 
 cimport cython
@@ -142,7 +142,7 @@ cdef class FastPulls:
         return PyBytes_GET_SIZE(reply)
 
     cdef PullDecision _pull(self, const Pulled* pulled):
-        """What holds for it now; None if it is not plain."""
+        """What holds for it now; None if it takes the slow path."""
         cdef PullDecision pull = self._last
         if (
             pull is None
@@ -221,7 +221,7 @@ cdef class FastPulls:
 
 
 cdef bint _is_asked_alike(PullDecision pull, const Pulled* pulled) noexcept:
-    """Whether this pull says the same as the one that was decided about."""
+    """Whether this pull has the same fields as the one that was decided about."""
     return (
         pull.has_own_subscription == bool(pulled.sys_flag & _SUBSCRIPTION)
         and pull.count_max == pulled.count_max

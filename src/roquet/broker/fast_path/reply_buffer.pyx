@@ -1,4 +1,4 @@
-"""Replies one behind the other: those of one wake-up become one object and not thousands."""
+"""Replies one after the other: those of one wake-up become one object and not thousands."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
-"""Plain sends (310) and batches (320): from a header that was scanned to messages that are stored.
+"""Sends of the fast path (310) and batches (320): from a header that was scanned to messages that are stored.
 
-Plain is a send to a topic that is there, into a queue that has room, without a property that asks
+Taken are sends to a topic that exists, into a queue that has room, without a property that asks
 for more than to be stored. What it does is what `handlers/sending.py` does.
 """
 
@@ -124,7 +124,7 @@ cdef class FastSends:
     # Topics and their queues
 
     cdef TopicDecision _topic(self, Span name):
-        """What holds for it now; None if sends to it are not plain."""
+        """What holds for it now; None if sends to it take the slow path."""
         cdef TopicDecision topic = self._last_topic
         if topic is None or not _is_same(topic.encoded_name, name):
             encoded_name = bytes_of(name)
@@ -171,7 +171,7 @@ cdef class FastSends:
     # What is to be stored. Both of these note the items down, without the sizes of their records.
 
     cdef RecordDraft _read_one(self, TopicDecision topic, const Sent* sent, Span body):
-        """The draft for the message; None if it is not plain."""
+        """The draft for the message; None if it takes the slow path."""
         cdef uint8_t* own = self._grow_scratch(sent.properties.size + 1)
         cdef Py_ssize_t size = unescape(sent.properties, own)
         if self._is_sync and memmem(own, <size_t>size, b"WAIT\x01false", 10):
@@ -188,7 +188,7 @@ cdef class FastSends:
         return topic.draft
 
     cdef RecordDraft _read_batch(self, TopicDecision topic, const Sent* sent, Span body):
-        """The draft for the messages of a batch; None if one of them is not plain."""
+        """The draft for the messages of a batch; None if they take the slow path."""
         cdef Py_ssize_t count = count_items(body)
         cdef Span own
         cdef const uint8_t* at = body.start

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
-"""The fields of a plain send, which `SendMessageHeaderV2` declares under the same letters.
+"""The fields of a fast send, which `SendMessageHeaderV2` declares under the same letters.
 
-Fields that it does not declare are passed over, as there; those that it reads and nobody needs here
+Fields that it does not declare are passed over, as there; those that it reads and that are unused here
 must be what it wants them to be.
 """
 
@@ -21,7 +21,7 @@ cdef enum:
 
 
 cdef bint read_sent(const ScannedHeader* header, Sent* sent) noexcept nogil:
-    """Whether it is that of a plain send."""
+    """Whether it is that of a fast send."""
     cdef uint32_t seen = 0
     cdef uint32_t bit
     cdef Py_ssize_t index
@@ -77,11 +77,11 @@ cdef inline bint _read_field(const Field* field, Sent* sent) noexcept nogil:
         sent.flag = number
     elif name == c"j":
         sent.origin.reconsume_times = <int32_t>number
-    return True  # And d and l, which say how to make topics, and what counts for retries.
+    return True  # And d and l, for the creation of topics, and what counts for retries.
 
 
 cdef inline bint _is_idle(const Field* field) noexcept nogil:
-    """Whether the field says nothing that counts here, and says it readably."""
+    """Whether the field has a readable value that makes no difference here."""
     cdef bint truth
     if is_text(field.name, b"nsd") or is_text(field.name, b"oway") or is_text(field.name, b"lo"):
         return read_bool(field.text, &truth)

@@ -132,7 +132,7 @@ async def _changed(
 
 
 def _words(text: str | None) -> list[str] | None:
-    """What is joined by commas; nothing is said by None, and an empty list by a blank."""
+    """A list joined by commas; None if it is not given, a blank if it is empty."""
     if text is None:
         return None
     return [word.strip() for word in text.split(",") if word.strip()]

@@ -67,13 +67,13 @@ async def saved(reply: Reply, *savers: Saver) -> Reply:
         for saver in savers:
             await saver.until_saved()
     except StateNotSaved as error:
-        log.error("changed, but not saved: %s", error)  # noqa: TRY400  It says it all.
+        log.error("changed, but not saved: %s", error)  # noqa: TRY400  No traceback is needed.
         return Reply(ResponseCode.SYSTEM_ERROR, remark=f"changed, but not saved: {error}")
     return reply
 
 
 def invalid(command: Command, remark: str) -> Refused:
-    """5.x has a code of its own for impossible parameters; 4.9 says that something failed."""
+    """5.x has a code of its own for impossible parameters; 4.9 has SYSTEM_ERROR."""
     is_new = command.version >= VERSION_5_0_0
     return Refused(ResponseCode.INVALID_PARAMETER if is_new else ResponseCode.SYSTEM_ERROR, remark)
 
@@ -110,7 +110,7 @@ def page(
 ) -> dict[str, T]:
     """The entries from `start` on in the order of their names, or all if no page was asked for.
 
-    Pages of different versions do not fit together: whoever began with a version other than
+    Pages of different versions do not fit together: a caller that started with a version other than
     `version` gets the first page again. Raises BadBody if `known_version` is not one at all.
     """
     if start is None or count is None:

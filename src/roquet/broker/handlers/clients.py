@@ -104,7 +104,7 @@ def get_consumer_ids(broker: Broker, request: Request[ConsumerListHeader]) -> Re
     if group is None:
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
-            f"nobody in group {request.header.consumer_group!r} is connected",
+            f"no member of group {request.header.consumer_group!r} is connected",
         )
     return Reply(body=write_body(ConsumerIds(consumer_id_list=group.client_ids)))
 
@@ -162,7 +162,7 @@ def get_consumers(broker: Broker, request: Request[ConsumerConnectionsHeader]) -
     name = request.header.consumer_group
     group = broker.clients.consumers.find(name)
     if group is None:
-        raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"nobody in group {name!r} is connected")
+        raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"no member of group {name!r} is connected")
     body = bodies.ConsumerConnections(
         connection_set=[_connection(*member) for member in group.members.items()],
         consume_from_where=group.consume_from_where,

@@ -54,7 +54,7 @@ from roquet.store.reading.queue_reading import Boundary
 
 log = logging.getLogger(__name__)
 
-# Says of a queue that no group is as far behind as the one it is compared with.
+# For a queue in which no group is as far behind as the one it is compared with.
 _NOBODY_BEHIND: Final = 2**63 - 1
 
 
@@ -87,7 +87,7 @@ def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset
     found = broker.tables.topics.find(topic)
     if found is None:
         raise UnknownTopic(topic)
-    # A topic may have had more queues when its consumers began with them.
+    # A topic may have had more queues when its consumers started with them.
     if queue_id >= found.queue_count and broker.tables.offsets.find(group, topic, queue_id) is None:
         raise invalid(request.command, f"topic {topic!r} has no queue {queue_id}")
     _check_room(broker.tables.offsets, request, queue_id)
@@ -146,7 +146,7 @@ def get_earliest_store_time(broker: Broker, request: Request[EarliestStoreTimeHe
 def get_all_consumer_offsets(broker: Broker, request: Request[AllOffsetsHeader]) -> Reply:
     known_version = request.header.known_version
     if known_version is None:
-        # Slaves of Apache use what it says of transactions as it is.
+        # Slaves of Apache use its progress of transactions as it is.
         return Reply(
             body=write_body(broker.tables.offsets.snapshot(broker.replication.replicas.apache_end))
         )
@@ -212,7 +212,7 @@ def reset_offsets(broker: Broker, request: Request[ResetOffsetHeader]) -> Answer
     topic = broker.tables.topics.find(header.topic)
     if topic is None:
         raise UnknownTopic(header.topic)
-    # Only tools that know what 5.x does name a queue, whatever version they say they are.
+    # Only tools that know what 5.x does name a queue, whatever version they declare.
     if request.command.version >= VERSION_5_0_0 or header.queue_id is not None:
         return _reset_here(broker, request, topic)
     return _reset_at_clients(broker, request, topic)
@@ -253,7 +253,7 @@ def _reset_at_clients(
     group = broker.clients.consumers.find(header.group)
     if group is None:
         raise Refused(
-            ResponseCode.CONSUMER_NOT_ONLINE, f"nobody in group {header.group!r} is connected"
+            ResponseCode.CONSUMER_NOT_ONLINE, f"no member of group {header.group!r} is connected"
         )
     table = _table(broker.config, header.topic, targets)
     fields = fields_of(header)

@@ -39,7 +39,7 @@ from roquet.protocol.headers.topics import (
 from roquet.protocol.host import unpack_host
 from roquet.store.message_store import MessageStore
 
-_NO_TIME: Final = -1  # what Java says for the time of a message that is not there
+_NO_TIME: Final = -1  # Java's value for the time of a missing message
 
 
 def is_read(consumers: Consumers[Connection], group: str, topic: str) -> bool:

@@ -57,7 +57,7 @@ def get_running_info(broker: Broker, request: Request[RunningInfoHeader]) -> Def
 
 
 def consume_directly(broker: Broker, request: Request[ConsumeDirectlyHeader]) -> Deferred:
-    """The consumer gets one message out of turn, and says how its listener took it."""
+    """The consumer gets one message out of turn, and reports the result of its listener."""
     header = request.header
     connection = _connection(
         broker.clients.consumers, header.consumer_group, header.client_id or ""

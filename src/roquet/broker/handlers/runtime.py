@@ -73,7 +73,7 @@ def get_config(broker: Broker, _request: Request[NoFields]) -> Reply:
 
 
 def update_config(broker: Broker, request: Request[NoFields]) -> Deferred:
-    """What is changed counts at once, and after a restart as `settings.changes` says."""
+    """What is changed counts at once, and after a restart as described in `settings.changes`."""
     settings = read_properties_text(request.body)
     old = broker.config
     try:
@@ -164,7 +164,7 @@ def _earliest_time(store: MessageStore) -> int:
     try:
         return peek_record(store.record_at(store.log_start)).store_timestamp
     except BadRecord:
-        return -1  # There is no message, as Java says it.
+        return -1  # Java's value if there is no message.
 
 
 def _size_text(size: float) -> str:

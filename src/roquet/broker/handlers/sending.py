@@ -72,7 +72,7 @@ def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
         topic, queue_id = _retry_target(broker, request, topic, queue_id)
     properties = stored_properties(sent, broker.messages.cluster_property)
     if properties is not None:
-        appended = _append_plain(broker, request, topic, queue_id, properties)
+        appended = _append_normal(broker, request, topic, queue_id, properties)
     elif starts_transaction(header):
         message = _new_message(broker, request, topic, queue_id, sent)
         appended = prepare(broker, message, header.producer_group)
@@ -88,7 +88,7 @@ def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     return broker.messages.acks.reply_when_safe(request, end, reply, OnTimeout.REPORT)
 
 
-def _append_plain(
+def _append_normal(
     broker: Broker,
     request: Request[SendMessageHeader],
     topic: TopicConfig,
@@ -115,10 +115,10 @@ def _append_delayed(
     waiting = postponed(broker, _new_message(broker, request, topic, queue_id, properties))
     if waiting is not None:
         return append_waiting(broker, waiting)
-    plain = with_property(
+    normal = with_property(
         without_property(properties, Property.WAIT), Property.CLUSTER, broker.config.cluster_name
     )
-    return _append_plain(broker, request, topic, queue_id, plain.encode())
+    return _append_normal(broker, request, topic, queue_id, normal.encode())
 
 
 def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
@@ -223,7 +223,7 @@ def _new_message(
     queue_id: int,
     properties: str,
 ) -> NewMessage:
-    """For messages that are more than a plain send; those keep WAIT."""
+    """For messages that are more than a normal send; those keep WAIT."""
     header = request.header
     return NewMessage(
         topic=topic.topic_name,
@@ -280,7 +280,7 @@ def _reply(
     queue_id: int,
     queue_offset: int,
 ) -> Reply | bytes:
-    """Says where the messages are stored."""
+    """The reply: where the messages are stored."""
     command = request.command
     if command.serializer == SERIALIZER_JSON:
         return broker.messages.send_reply.fill(
@@ -322,8 +322,8 @@ def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
         raise _not_sent_back(refused) from None
     origin = message.properties.get(Property.RETRY_TOPIC, message.topic)
     broker.statistics.count_send_back(header.group, origin)
-    # Apache does not wait for the disk here. But what the consumer does next is to say that it is
-    # done with the message, and that is kept apart from the log.
+    # Apache does not wait for the disk here. But the consumer's next commit covers the
+    # message, and offsets are kept apart from the log.
     end = appended.physical_offset + appended.size
     return broker.messages.acks.reply_when_safe(request, end, Reply(), OnTimeout.REFUSE)
 

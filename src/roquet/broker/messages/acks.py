@@ -70,10 +70,10 @@ _FAILED_REMARK: Final = "the disk has failed"
 
 
 class OnTimeout(Enum):
-    """What happens when the deadline comes first. Who uses which is said above."""
+    """What happens when the deadline comes first. The table above has who uses which."""
 
     REPORT = "the reply goes out as a timeout"
-    EXPLAIN = "the reply goes out as a timeout that says what is done"
+    EXPLAIN = "the reply is a timeout that describes what is done"
     REFUSE = "an error goes out instead of the reply"
     IGNORE = "the reply goes out as if nothing were amiss"
     KEEP_WAITING = "nothing happens before it is safe"
@@ -81,7 +81,7 @@ class OnTimeout(Enum):
 
 
 class _WaitingReplies(msgspec.Struct, gc=False):
-    """The frames are encoded already. They say whom they answer: nothing else has to be kept."""
+    """The frames are encoded already. They contain the request's number, so it is not kept."""
 
     end: int
     since_s: float
@@ -128,7 +128,7 @@ class _WaitingCall(msgspec.Struct):
 
 @final
 class AckQueue:
-    """Belongs to the event loop, except for what `StoreListener` says of the flush thread."""
+    """Belongs to the event loop, except for the calls of `StoreListener` in the flush thread."""
 
     def __init__(
         self,
@@ -153,20 +153,20 @@ class AckQueue:
         self._replicas = replicas
         self._replica_timeout_s = replica_timeout_s
         if replicas is not None:
-            replicas.on_change = self.settle_soon
+            replicas.on_change = self.release_soon
         self._on_replica_awaited = on_replica_awaited
         # False if everything is safe as soon as it is stored.
         self.is_awaited: Final = is_awaited or replicas is not None
         self._loop = asyncio.get_running_loop()
-        self._line: deque[_WaitingReplies | _WaitingCall] = deque()
-        # Those at the head of the line whose deadline is over, and who wait on.
+        self._waiting: deque[_WaitingReplies | _WaitingCall] = deque()
+        # Those at the head of the queue whose deadline is over, and which still wait.
         self._overdue: deque[_WaitingReplies | _WaitingCall] = deque()
         self._safe_end = 0
         # What the disk has, as far as the loop knows.
         self._disk_end = 0 if is_awaited else EVERYTHING
         self._flushed_end = 0
         self._is_handing_over = False
-        self._is_settling = False
+        self._is_release_due = False
         self._timer: asyncio.TimerHandle | None = None
         # The supervisor of the broker waits for this and stops it.
         self.has_failed = asyncio.Event()
@@ -203,16 +203,16 @@ class AckQueue:
     def _hold(
         self, end: int, late: OnTimeout, connection: Connection, frames: bytes, count: int
     ) -> None:
-        # Stored they are, whether or not their sender is still there to hear of it.
+        # They are stored, whether or not their sender is still connected.
         connection.defer(count)
         since_s = self._clock.monotonic_s()
-        self._stand_in_line(_WaitingReplies(end, since_s, late, connection, frames, count))
+        self._enqueue(_WaitingReplies(end, since_s, late, connection, frames, count))
 
-    def _stand_in_line(self, waiting: _WaitingReplies | _WaitingCall) -> None:
-        self._line.append(waiting)
+    def _enqueue(self, waiting: _WaitingReplies | _WaitingCall) -> None:
+        self._waiting.append(waiting)
         if self._timer is None:
             self._set_timer()
-        self.settle_soon()
+        self.release_soon()
 
     def when_safe(
         self, end: int, then: Callable[[], None], late: OnTimeout = OnTimeout.KEEP_WAITING
@@ -221,17 +221,17 @@ class AckQueue:
         if not self.is_awaited or end <= self._safe_end:
             then()
         elif not self.has_failed.is_set():
-            self._stand_in_line(_WaitingCall(end, self._clock.monotonic_s(), late, then))
+            self._enqueue(_WaitingCall(end, self._clock.monotonic_s(), late, then))
 
     def close(self) -> None:
         """What still waits is never answered."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._line.clear()
+        self._waiting.clear()
         self._overdue.clear()
 
-    # What the flush thread says.
+    # Called in the flush thread.
 
     def flushed(self, end: int) -> None:
         self._flushed_end = end
@@ -246,7 +246,7 @@ class AckQueue:
     def flush_failed(self, error: SyncFailed) -> None:
         self._loop.call_soon_threadsafe(self._fail, error)
 
-    # What the store says in the loop's own thread.
+    # Called by the store, in the loop's own thread.
 
     def damaged(self, damage: Damage) -> None:
         log.error("damage at physical offset %d: %s", damage.physical_offset, damage.reason)
@@ -256,35 +256,35 @@ class AckQueue:
         self._is_handing_over = False
         if self._is_disk_awaited:
             self._disk_end = self._flushed_end
-        self._settle()
+        self._release_safe()
 
-    def settle_soon(self) -> None:
+    def release_soon(self) -> None:
         """A reply waits for a slave, or no longer has to; one call per turn of the loop."""
-        if self._replicas is not None and not self._is_settling:
-            self._is_settling = True
-            self._loop.call_soon(self._settle)
+        if self._replicas is not None and not self._is_release_due:
+            self._is_release_due = True
+            self._loop.call_soon(self._release_safe)
 
-    def _settle(self) -> None:
-        """Lets those go whose wait is over. This is the only place that says what is safe."""
-        self._is_settling = False
+    def _release_safe(self) -> None:
+        """Releases those whose wait is over. This is the only place that computes what is safe."""
+        self._is_release_due = False
         replicas = self._replicas
         if not self._may_acknowledge():
             return
         confirmed_end = EVERYTHING if replicas is None else replicas.confirmed_end
         self._safe_end = min(self._disk_end, confirmed_end)
         self._release(self._overdue)
-        self._release(self._line)
-        if replicas is not None and self._line:
+        self._release(self._waiting)
+        if replicas is not None and self._waiting:
             self._on_replica_awaited()
         self._show()
 
-    def _release(self, line: deque[_WaitingReplies | _WaitingCall]) -> None:
+    def _release(self, queue: deque[_WaitingReplies | _WaitingCall]) -> None:
         replicas = self._replicas
-        while line and line[0].end <= self._disk_end:
-            if line[0].end <= self._safe_end:
-                line.popleft().release()
-            elif replicas is not None and not replicas.is_awaited(line[0].end):
-                line.popleft().be_late(ResponseCode.SLAVE_NOT_AVAILABLE)
+        while queue and queue[0].end <= self._disk_end:
+            if queue[0].end <= self._safe_end:
+                queue.popleft().release()
+            elif replicas is not None and not replicas.is_awaited(queue[0].end):
+                queue.popleft().be_late(ResponseCode.SLAVE_NOT_AVAILABLE)
             else:
                 return
 
@@ -295,9 +295,9 @@ class AckQueue:
     def _fail(self, error: SyncFailed) -> None:
         log.error("no message is acknowledged any more: %s", error)
         self.has_failed.set()
-        for line in (self._overdue, self._line):
-            while line:
-                line.popleft().fail()
+        for queue in (self._overdue, self._waiting):
+            while queue:
+                queue.popleft().fail()
 
     def _set_timer(self) -> None:
         self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
@@ -312,16 +312,16 @@ class AckQueue:
             self._set_timer()
             return
         now_s = self._clock.monotonic_s()
-        line = self._line
-        while line and (why := self._why_late(line[0], now_s)) is not None:
-            late = line.popleft()
+        queue = self._waiting
+        while queue and (why := self._why_late(queue[0], now_s)) is not None:
+            late = queue.popleft()
             if self._replicas is not None:
                 self._replicas.give_up(late.end)
             if late.late is OnTimeout.KEEP_WAITING:
                 self._overdue.append(late)
             else:
                 late.be_late(why)
-        if line:
+        if queue:
             self._set_timer()
         if self._replicas is not None:
             self._show()

@@ -204,7 +204,7 @@ _AT_ONCE: Final = 0
 
 
 def retry_count_max(group: GroupConfig, command: Command, asked: int | None) -> int:
-    """How often a message is tried again; newer clients may say it themselves."""
+    """How often a message is redelivered; newer clients may set it themselves."""
     if asked is not None and command.version >= VERSION_3_4_9:
         return asked
     return group.retry_max_times
@@ -232,7 +232,7 @@ def sent_back(message: StoredMessage, topic: str, queue_id: int, level: int | No
         **{
             Property.DELAY: str(level or _AT_ONCE),
             Property.WAIT: "false",
-            # Of a message that comes again these two tell of the first time.
+            # Of a redelivered message these two are those of the first delivery.
             Property.RETRY_TOPIC: properties.get(Property.RETRY_TOPIC, message.topic),
             Property.ORIGIN_MESSAGE_ID: properties.get(
                 Property.ORIGIN_MESSAGE_ID, message.offset_id
@@ -249,7 +249,7 @@ def batch_properties(sent: str, cluster_name: str) -> bytes:
 
 
 def stored_record(store: MessageStore, physical_offset: int) -> bytes:
-    """Raises Refused if no record begins there."""
+    """Raises Refused if no record starts there."""
     try:
         return store.record_at(physical_offset)
     except BadRecord as error:

@@ -22,7 +22,7 @@ _LEVELS: Final = {
 
 @final
 class Expiry:
-    """Cleans a store, and tells an operator what goes and how much room there is.
+    """Cleans a store, and logs what is deleted and how much space there is.
 
     Disk usage is logged when it passes a limit, in either direction, and again every
     ten minutes while it is full.
@@ -65,7 +65,7 @@ class Expiry:
             )
         log.log(
             logging.WARNING if report.young_file_count else logging.INFO,
-            "deleted %d messages in %d files of the log, %s; the log begins at %d now",
+            "deleted %d messages in %d files of the log, %s; the log starts at %d now",
             *(report.message_count, report.file_count, reason, report.log_start),
         )
 

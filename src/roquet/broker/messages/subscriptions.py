@@ -102,7 +102,7 @@ def check_subscription(subscription: SubscriptionData, config: BrokerConfig) -> 
 def _own_filter(pull: PullMessageHeader, config: BrokerConfig) -> Filter:
     if _is_tags(pull.expression_type):
         return _tag_filter(pull.subscription)
-    # Read before anything else is said about it, as Apache does.
+    # Parsed before any other check, as Apache does.
     expression = _sql_text(pull.subscription, pull.expression_type)
     _check_sql(config)
     return _sql_filter(expression) or EVERYTHING

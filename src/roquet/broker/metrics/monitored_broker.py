@@ -131,7 +131,7 @@ class MonitoredBroker:
             return
         own = _labels(broker)
         into.add(server_metrics.INFO, own | {"version": __version__}, 1)
-        into.add(server_metrics.READY, own, int(not self.obstacles()))
+        into.add(server_metrics.READY, own, int(not self.unready_reasons()))
         into.add(PERMISSION, own, broker.config.permission)
         denied_count = 0 if broker.access.guard is None else broker.access.guard.denied_count
         server_metrics.measure_connections(broker.access.connection_budget, denied_count, own, into)
@@ -139,7 +139,7 @@ class MonitoredBroker:
         yield from measure_replication(broker, own, into)
         yield from traffic.measure_traffic(broker, own, into)
 
-    def obstacles(self) -> list[str]:
+    def unready_reasons(self) -> list[str]:
         """Why clients cannot use the broker: its disk, or no name server has it registered."""
         broker, name = self._serving(), self._name
         if broker is None:

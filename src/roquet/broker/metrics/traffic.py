@@ -50,14 +50,14 @@ NOT_STORED: Final = Metric(
 SENDS: Final = Metric(
     "roquet_sends_total",
     MetricKind.COUNTER,
-    "Sends by their path: lane is the fast path, handler the slow one.",
-    ("way",),
+    "Sends by path, fast or slow; `way` has its earlier names, lane and handler.",
+    ("way", "path"),
 )
 PULLS: Final = Metric(
     "roquet_pulls_total",
     MetricKind.COUNTER,
-    "Pulls by their path: lane is the fast path, handler the slow one.",
-    ("way",),
+    "Pulls by path, fast or slow; `way` has its earlier names, lane and handler.",
+    ("way", "path"),
 )
 EMPTY_PULLS: Final = Metric(
     "roquet_pulls_empty_total", MetricKind.COUNTER, "Pulls that found no message."
@@ -185,8 +185,8 @@ def _measure_messages(broker: Broker, own: Labels, into: Exposition) -> Iterator
         yield
     into.add(NOT_STORED, own, statistics.failed_put_count)
     for metric, paths in ((SENDS, statistics.sends), (PULLS, statistics.pulls)):
-        into.add(metric, own | {"way": "lane"}, paths.fast)
-        into.add(metric, own | {"way": "handler"}, paths.slow)
+        into.add(metric, own | {"way": "lane", "path": "fast"}, paths.fast)
+        into.add(metric, own | {"way": "handler", "path": "slow"}, paths.slow)
     into.add(EMPTY_PULLS, own, statistics.missed_count)
 
 

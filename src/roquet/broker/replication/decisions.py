@@ -92,7 +92,7 @@ def check_cut(
 def suggested_broker(group: GroupConfig | None, *, is_behind: bool) -> int:
     """The id of the broker that a group should pull from next, where slaves may be read.
 
-    `is_behind` says that what it reads has left the memory: a slave can fetch it from disk as well.
+    `is_behind`: what it reads has left the memory, so a slave can fetch it from disk as well.
     """
     if group is None:
         return MASTER_ID

@@ -129,7 +129,7 @@ class _Remembered(msgspec.Struct, frozen=True):
 
 
 class _BadEpochs(RoquetError):
-    """The file does not say what it should."""
+    """The file does not have the expected content."""
 
 
 @final

@@ -2,7 +2,7 @@
 
 From slave to master, again and again:
 
-      0  int64  the end of its log. The first one says where it wants to resume, the others
+      0  int64  the end of its log. The first one is where it wants to resume, the others
                 confirm what it has; only the last one counts.
 
 From master to slave:
@@ -79,7 +79,7 @@ class LogPiece(NamedTuple):
 class FrameReader:
     """Frames as the network cuts them. Nothing is kept but a header that is not whole.
 
-    Those of a link with an epoch must be of that one; `master_end` is what they say of the master.
+    Those of a link with an epoch must be of that one; `master_end` is the end in them.
     """
 
     def __init__(self, epoch: int | None = None) -> None:
@@ -171,7 +171,7 @@ class OutgoingFrames:
     def buffers(
         self, end: int, view_at: Callable[[int, int], memoryview]
     ) -> list[bytes | memoryview]:
-        """What is to be sent of the log before `end`; `sent` has to say how much of it was.
+        """What is to be sent of the log before `end`; `sent` is called with how much of it was.
 
         `view_at` gives bytes of one file. The caller releases the views.
         """

@@ -84,7 +84,7 @@ def next_members(
 ) -> frozenset[Replica]:
     """The set to propose: as near to `wanted` as is safe now.
 
-    `ends` says how far each store has the log, the master among them. With one copy, nobody was
+    `ends` has how far each store has the log, the master among them. With one replica, none was
     promised anything.
     """
     have_all = {each for each, end in ends.items() if end >= acknowledged_end}

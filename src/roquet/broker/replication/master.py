@@ -264,7 +264,7 @@ class SlaveLink:
             return encode_epoch_header(epoch, store.log_end, position, size)
 
         position = first_position(accepted.admission.go_on_at, store.log_start, store.log_end)
-        # What it has confirmed is what its first report says.
+        # What it has confirmed is in its first report.
         replica = Replica(accepted.hello.replica_id, accepted.registration.author)
         address = accepted.registration.address or self.address
         slave = Slave(self.address, 0, position, replica, address)

@@ -1,6 +1,6 @@
 """Runs the two directions of a link, or of a lease, as tasks that end together.
 
-Both ends of a link use it, and the failover member.
+Both ends of a link use it, and the failover participant.
 """
 
 import asyncio

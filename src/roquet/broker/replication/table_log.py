@@ -127,8 +127,8 @@ class TableLog:
     def apply(self, *, are_new: bool, keeps_offsets: bool = False) -> bool:
         """Applies the records that were not read yet; `are_new` if they just arrived.
 
-        Whether offsets were forgotten. Those that did not just arrive say nothing of offsets that
-        the table has, unless the topic was still in its own.
+        Whether offsets were forgotten. Those that did not just arrive leave the table's offsets
+        as they are, unless the topic was still in its own.
         """
         have_gone = False
         for physical_offset, body in self._unread(TOPICS_QUEUE_ID):
@@ -145,14 +145,14 @@ class TableLog:
         return have_gone
 
     def apply_again(self) -> None:
-        """The log was cut: the tables go back to what it says, as far as it does."""
+        """The log was cut: the tables go back to its records, as far as it has any."""
         self._tables.topics.forget_version()
         self._tables.groups.forget_version()
         # All records count as news now, also those of topics that were created again since.
         self.apply(are_new=False, keeps_offsets=True)
 
     def restore_topics(self) -> list[str]:
-        """After `apply`, without a table: queues of which the log says nothing have topics, too."""
+        """After `apply`, without a table: queues without a record in the log have topics, too."""
         return self._tables.topics.restore(self._store.queues())
 
     def _apply_topic(self, change: TopicChange, physical_offset: int, *, is_new: bool) -> bool:

@@ -10,7 +10,7 @@ another one: a slave that takes over should know what was committed last. The sa
 progress of messages that wait.
 
 That progress arrives ahead of the log, or after it, and is true only for a log that has what the
-master stored meanwhile (`tables/durable_state`). A master of ours says how much that is. One of
+master stored meanwhile (`tables/durable_state`). A master of ours sends how much that is. One of
 Apache does not: it is asked afterwards where its log ends. What waits for the log of one link is
 dropped with the next link, and requested again: another master may have another log.
 """
@@ -82,7 +82,7 @@ class SlaveTables(msgspec.Struct):
 @final
 class TableSync:
     """Belongs to the event loop. `master_address` is where clients find the master; `is_followed`
-    says whether the log here is that of a master of some epoch.
+    returns whether the log here is that of a master of some epoch.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class TableSync:
         self._offsets_version: str | None = None
         # The same for the progress of messages that wait; empty if some of it was not taken.
         self._progress_version: str | None = None
-        # What the last table of offsets said of that, if there was one.
+        # That of the last table of offsets, if there was one.
         self._transactions: TransactionProgress | None = None
         self._link_count = 0
 
@@ -131,7 +131,7 @@ class TableSync:
         return True
 
     async def sync_offsets(self) -> None:
-        """Fetches offsets if they have changed, and the master is one that can tell."""
+        """Fetches offsets if they have changed, and the master supports that request."""
         address = self._master_address()
         if address is None or self._offsets_version is None:
             return
@@ -182,21 +182,21 @@ class TableSync:
         link_count = self._link_count
         header = AllOffsetsHeader(known_version=known_version)
         reply = await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET, header)
-        said = _read_progress_reply(reply.fields)
-        if said.version is not None and said.version == known_version:
+        answered = _read_progress_reply(reply.fields)
+        if answered.version is not None and answered.version == known_version:
             return
         progress = read_body(AllProgress, reply.body)
         log_end = 0
-        if said.version is None:
+        if answered.version is None:
             progress.transactions = self._transactions
             log_end = await self._log_end(address)
         # Another master than the one whose log this is may have answered, and while it was asked
         # the log may have become that of another one.
         is_of_log = link_count == self._link_count and (
-            said.version is None or self._is_followed(said.epoch or 0)
+            answered.version is None or self._is_followed(answered.epoch or 0)
         )
         is_taken = is_of_log and self._tables.progress.follow(progress, log_end)
-        self._progress_version = "" if said.version and not is_taken else said.version
+        self._progress_version = "" if answered.version and not is_taken else answered.version
 
     async def _log_end(self, address: str) -> int:
         """Raises NetError, MasterRefused and BadBody."""

@@ -60,7 +60,7 @@ def read_config(settings: Mapping[str, str], root: Path) -> ReadBrokerConfig:
     config = replace(config, replica_id=config.broker_id)
     check_replication(config)
     if not config.is_slave:
-        # Apache's masters have id 0, whatever their file says.
+        # Apache's masters have id 0, whatever is in their file.
         config = replace(config, broker_id=0)
     elif config.broker_id == 0:
         raise ConfigError("brokerId", "0", "expected a number above 0 with brokerRole=SLAVE")

@@ -99,7 +99,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # How long a send waits for the disk before it is answered with an unknown outcome.
     sync_timeout_ms: int = 5_000  # syncFlushTimeout
 
-    # Copies. A port of 0 is the one above `listen_port`.
+    # Replication. A port of 0 is the one above `listen_port`.
     ha_listen_port: int = 0  # haListenPort
     ha_master_address: str | None = None  # haMasterAddress
     ha_heartbeat_interval_ms: int = 5_000  # haSendHeartbeatInterval
@@ -131,7 +131,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: int = 4  # replication.leaseSeconds
     # Whether a person wants this broker to be the first master, though etcd had another record.
     is_to_found: bool = False  # --found
-    # `broker_id` while this one is a slave: what the file says, of masters too.
+    # `broker_id` while this one is a slave: the value in the file, of masters too.
     replica_id: int = 0
 
     create_topics: bool = True  # autoCreateTopicEnable
@@ -304,7 +304,7 @@ def _check_etcd_files(config: BrokerConfig) -> None:
     }
     for key, path in files.items():
         if path is not None and not config.etcd_is_encrypted:
-            reason = "nothing is encrypted: servers in replication.etcd have to begin with https://"
+            reason = "nothing is encrypted: servers in replication.etcd have to start with https://"
             raise ConfigError(key, str(path), reason)
     if config.etcd_key is not None and config.etcd_certificate is None:
         reason = "it is the key of no certificate: name that in replication.etcdCertPath"

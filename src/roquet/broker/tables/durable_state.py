@@ -1,6 +1,6 @@
 """State files that speak of the log, and must not know more than it has.
 
-A file that says "delivered up to here" while what was delivered is in no log would lose messages.
+A file with "delivered up to here" while what was delivered is in no log would lose messages.
 So each content has a `true_at`: the end of the log when it was proposed. It counts when the log is
 safe up to there, and it is used by a log that reaches it and by no other. A log may be shorter:
 its end was cut off, because another master never had it, or a disk lost it. For that, a few earlier
@@ -39,7 +39,7 @@ KNOWN_COUNT_MAX: Final = 8
 
 
 class Progress(Protocol):
-    """A body that says how far it is; `true_at` is None while that is not known."""
+    """A body with a progress; `true_at` is None while that is not known."""
 
     true_at: int | None
 
@@ -102,7 +102,7 @@ class DurableState(Generic[B]):
         fitting = [value for value in self._known if _end(value) <= end]
         return fitting[-1] if fitting else self._nothing
 
-    def settle(self, log_end: int) -> None:
+    def truncate(self, log_end: int) -> None:
         """This is the log from now on: what is true for a longer one only is forgotten.
 
         To be saved before the log grows: it may grow into another one than that was.
@@ -170,7 +170,7 @@ def _end(value: Progress) -> int:
 
 
 def _with_end(value: B, end: int | None) -> B:
-    # Every content is a struct, which a protocol cannot say.
+    # Every content is a struct, which a protocol cannot express.
     return cast("B", replace(cast("msgspec.Struct", value), true_at=end))
 
 
@@ -211,9 +211,9 @@ class ProgressTables(msgspec.Struct):
         )
 
     def follow(self, progress: AllProgress, log_end: int) -> bool:
-        """Proposes what the master says; whether all of it was taken.
+        """Proposes the master's progress; whether all of it was taken.
 
-        What does not say for which log it is true is true for one that reaches `log_end`.
+        A progress without a log end is true for a log that reaches `log_end`.
         """
         levels = DelayOffsetTable(offset_table=progress.offset_table, true_at=progress.true_at)
         is_taken = _propose(self.levels, levels, log_end)
@@ -234,11 +234,11 @@ class ProgressTables(msgspec.Struct):
         self.timers.withdraw()
         self.transactions.withdraw()
 
-    def settle(self, log_end: int) -> None:
+    def truncate(self, log_end: int) -> None:
         """This is the log from now on. To be saved before it grows."""
-        self.levels.settle(log_end)
-        self.timers.settle(log_end)
-        self.transactions.settle(log_end)
+        self.levels.truncate(log_end)
+        self.timers.truncate(log_end)
+        self.transactions.truncate(log_end)
 
 
 def new_progress(transactions: DurableState[TransactionProgress]) -> ProgressTables:

@@ -98,7 +98,7 @@ class GroupTable:
         raise UnknownGroup(group)
 
     def update(self, group: GroupConfig) -> GroupConfig:
-        """What an operator says; its attributes are changes to those that there are.
+        """An operator's change; its attributes are changes to the present ones.
 
         Raises BadName, BadQueueCount and BadAttributes.
         """

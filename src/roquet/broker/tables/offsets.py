@@ -3,11 +3,11 @@
 An offset is the next message to consume. May it go back? A pull that carries an offset only
 ever moves it forward. A commit is taken as it is, even when it is smaller: operators' tools, a
 consumer that seeks, and a client whose offset does not exist all commit that way,
-and nothing tells them from a late commit of a former owner. Taken wrongly, a smaller offset
+and nothing distinguishes them from a late commit of a former owner. Taken wrongly, a smaller offset
 costs messages delivered twice; refused wrongly, it costs messages never delivered.
 
-An operator's reset is stronger than both. Until the next pull of that queue has heard of it,
-what clients commit is left aside: they still say where they were before.
+An operator's reset is stronger than both. Until the next pull of that queue has got it,
+what clients commit is left aside: they still commit where they were before.
 
 How far each group has pulled is kept in memory alone: operators see by it what is on its way.
 
@@ -17,7 +17,7 @@ was away, is its own: it never goes back, and is reported to the master when it 
 The transaction check keeps its progress here as Apache does: as that of the group
 CID_RMQ_SYS_TRANS. It is true only for a log that has what the check stored, so `transactions`
 knows it, too, with the end of that log (see `durable_state`), and the table has what counts there.
-A slave does not take it from its master's table, but from what the master says of it with that end.
+A slave does not take it from its master's table, but from the master's progress with that end.
 
 Handlers check topic, group and queue before they commit, and that there is room: the table takes
 any name.
@@ -342,7 +342,7 @@ class OffsetTable:
 
 
 def transaction_progress_of(table: ConsumerOffsetTable) -> TransactionProgress:
-    """What a table says of the transaction check. For which log that is true, it does not say."""
+    """The transaction check's progress in a table, without the log for which it is true."""
     half_queues, op_queues = (
         table.offset_table.get(key, _NO_QUEUES) for key in (_HALF_KEY, _OP_KEY)
     )

@@ -189,7 +189,7 @@ class TopicTable:
         return self._show_queue(topic, queue_id)
 
     def update(self, topic: TopicConfig) -> TopicConfig:
-        """What an operator says; its attributes are changes to those that there are.
+        """An operator's change; its attributes are changes to the present ones.
 
         Raises BadName, BadQueueCount, BadAttributes and AttributeNotKept.
         """
@@ -212,7 +212,7 @@ class TopicTable:
         return True
 
     def set_ordered(self, ordered: Collection[str]) -> None:
-        """Just these topics are ordered; the name server says so."""
+        """Exactly these topics are ordered, as the name server answered."""
         wrong = [topic for name, topic in self._topics.items() if topic.order != (name in ordered)]
         for topic in wrong:
             self._change(replace(topic, order=not topic.order))

@@ -25,7 +25,7 @@ def is_later(version: DataVersion, known: DataVersion) -> bool:
 
 
 def gives_way(known: DataVersion, master: DataVersion, *, has_epochs: bool) -> bool:
-    """Whether a slave takes over its master's table, as far as their versions say."""
+    """Whether a slave takes over its master's table, by their versions."""
     if master == known:
         return False
     # Tables of a master without epochs have no order.

@@ -1,1 +1,1 @@
-"""Messages that consumers see only when their producer says so: halves, ends, check-backs."""
+"""Messages that consumers see only when their producer commits them: halves, ends, check-backs."""

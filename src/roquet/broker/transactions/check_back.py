@@ -2,7 +2,7 @@
 
 A round goes once through all half messages that exist when it starts, from the oldest that
 was not handled. `decision_on` decides about one of them. Before its producer is asked, a half
-message is appended again with the number of times it was checked, so the round always goes on,
+message is appended again with the number of times it was checked, so the round always continues,
 whether or not there is an answer. Only a half message that is too young to be checked, or a store
 that refuses writes, ends a round; the next round resumes there.
 """
@@ -168,8 +168,8 @@ class _Round:
             if half.queue_offset >= self._end or decision is CheckDecision.WAIT:
                 return False
             self._carry_out(decision, half)
-            pending.pass_by(half.queue_offset + 1)
-        pending.pass_by(batch.next_offset)
+            pending.advance_to(half.queue_offset + 1)
+        pending.advance_to(batch.next_offset)
         return progress < pending.progress < self._end
 
     def report(self) -> None:

@@ -9,7 +9,7 @@ Progress survives in the table of offsets, where Apache keeps it: as that of the
 CID_RMQ_SYS_TRANS in both topics. Two things must not be forgotten with the end of the log when
 the power fails, or another broker becomes the master: a half message that was appended
 again, and the message that a commit wrote. So `commit_progress` lets the table have only what the
-log on disk, and at replicas that are waited for, has caught up with; and it says for which log it
+log on disk, and at replicas that are waited for, has caught up with; and it has for which log it
 is true (see `durable_state`).
 """
 
@@ -36,7 +36,7 @@ _BATCH: Final = QueueReadLimits(count_max=32, size_max=256 * 1024)
 
 
 def half_offsets_of(op: StoredMessage) -> list[int]:
-    """What an op message says is over, in both forms; whatever is no offset is left out."""
+    """The offsets that an op message ends, in both forms; whatever is no offset is left out."""
     if op.tags != OVER_TAG:
         return []
     texts = op.body.split(b",")
@@ -64,7 +64,7 @@ class PendingHalves:
         # others, or over without an op message: a crash, maybe several starts ago, came between
         # two steps, or between the log and the table.
         self.doubtful_end = 0
-        # Over, but the store had no room for the message that says so.
+        # Over, but the store had no room for the op message.
         self.unrecorded: list[int] = []
 
     @property
@@ -106,10 +106,10 @@ class PendingHalves:
 
     def next_halves(self) -> QueueMessages:
         """The next ones, from the first that is not over."""
-        self.pass_by(self.ended.next_absent(self.progress))
+        self.advance_to(self.ended.next_absent(self.progress))
         return self._read(HALF_TOPIC, self.progress)
 
-    def pass_by(self, offset: int) -> None:
+    def advance_to(self, offset: int) -> None:
         """Everything before this offset is handled."""
         self.progress = max(self.progress, min(offset, self.end))
 

@@ -1,7 +1,7 @@
 """Transactions: a half message is stored, and later committed or rolled back.
 
 Each end is written in an order that a crash may cut anywhere: the committed message, then the op
-message that says "over". With only the first in the log the transaction is over all the same.
+message that ends it. With only the first in the log the transaction is over all the same.
 
 A half message may have duplicates: the check appends it again before it asks about it, and its
 producer may still answer about the older one. A second answer about the same transaction is
@@ -110,7 +110,7 @@ def commit(broker: Broker, half: StoredMessage) -> int:
 
 
 def roll_back(broker: Broker, half: StoredMessage) -> int:
-    """Forgets what was prepared; the end in the log of what says so. Raises Refused."""
+    """Forgets what was prepared; the log's end after the op message. Raises Refused."""
     appended = _record_end(broker, half.queue_offset)
     broker.waiting.pending_halves.ended.add(half.queue_offset)
     broker.statistics.ended_transactions.count_rollback(

@@ -223,7 +223,7 @@ cdef class FastBatching:
     cdef FastMessages _messages
     cdef dict _open_batches
     cdef Py_ssize_t _size_max, _count_max
-    cdef object _check_usable, _let_in, _new_future
+    cdef object _check_usable, _admit_waiting, _new_future
 
     def __init__(self, FastMessages messages not None, batcher, window, instance, loop):
         self._messages = messages
@@ -232,7 +232,7 @@ cdef class FastBatching:
         self._count_max = GATHERED_COUNT_MAX
         self._check_usable = instance.check_usable
         self._occupancy = window.occupancy
-        self._let_in = window.let_in
+        self._admit_waiting = window.admit_waiting
         self._new_future = loop.create_future
 
     def add(self, message, double timeout_s):

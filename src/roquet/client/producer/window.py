@@ -107,7 +107,7 @@ class Window:
         if may_enter.done() and not may_enter.cancelled() and may_enter.exception() is None:
             self.leave(size)  # Let in, and given up in the same moment.
         elif self._waiting.pop(may_enter, None) is not None:
-            self.let_in()  # A smaller one may be next.
+            self.admit_waiting()  # A smaller one may be next.
 
     def leave(self, size: int) -> None:
         room = self.occupancy

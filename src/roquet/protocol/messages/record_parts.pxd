@@ -1,7 +1,7 @@
 """Reading the record that `record.py` draws, for all compiled code that does.
 
     locate_record        where its parts lie, once its sizes are known to add up
-    has_common_layout    magic V1 and short hosts: every member lies at its number
+    has_common_layout    magic V1 and short hosts: every member lies where its number says
     has_right_body       whether the CRC of its body is right
     ends_in_checksum     whether it claims to have a checksum of its own
     has_right_checksum   whether the one that it ends in is right

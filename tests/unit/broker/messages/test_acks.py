@@ -507,11 +507,11 @@ async def test_who_may_not_be_master_any_more_tells_nobody_anything(bed: BrokerB
         line.when_safe("ignored", 60, OnTimeout.IGNORE)
         line.clock.advance(100.0)
         # Both looks at the line: after a change, and when the time is over.
-        acks._settle()
+        acks._release_safe()
         acks._sweep()
         assert line.called == []
         is_master = True
-        acks._settle()
+        acks._release_safe()
         assert line.called == ["late", "ignored"]
     finally:
         acks.close()

@@ -150,14 +150,14 @@ async def test_syncs_are_measured(tmp_path: Path) -> None:
 async def test_a_full_disk_and_no_name_server_are_in_the_way(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
         monitored = MonitoredBroker("broker-a", lambda: bed.broker)
-        assert monitored.obstacles() == [
+        assert monitored.unready_reasons() == [
             "broker-a: no name server knows this broker, so no client finds it"
         ]
         bed.broker.registrar.is_known = True
-        assert monitored.obstacles() == []
+        assert monitored.unready_reasons() == []
         assert measured(bed).value("roquet_ready") == 1
         bed.broker.store._admission.set_disk_full(95)
-        (obstacle,) = monitored.obstacles()
+        (obstacle,) = monitored.unready_reasons()
         assert obstacle.startswith("broker-a: the disk is full: 95 percent")
         found = measured(bed)
     assert (found.value("roquet_ready"), found.value("roquet_store_writable")) == (0, 0)
@@ -168,7 +168,7 @@ def test_a_broker_that_begins_again_says_so_and_measures_nothing() -> None:
     exposition = Exposition()
     assert not [*monitored.measure(exposition)]
     assert not exposition.text()
-    assert monitored.obstacles() == ["broker-a: is restarting in another role"]
+    assert monitored.unready_reasons() == ["broker-a: is restarting in another role"]
 
 
 async def test_a_slave_is_ready_although_it_takes_no_messages(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ def test_etcd_needs_a_secret_and_a_number_for_each() -> None:
 @pytest.mark.parametrize(
     ("etcd", "key", "reason"),
     [
-        ("10.0.0.1:2379", "replication.etcdTrustCertPath", "have to begin with https://"),
-        ("", "replication.etcdCertPath", "have to begin with https://"),
+        ("10.0.0.1:2379", "replication.etcdTrustCertPath", "have to start with https://"),
+        ("", "replication.etcdCertPath", "have to start with https://"),
         ("https://10.0.0.1:2379", "replication.etcdKeyPath", "name that in replication.etcdCert"),
     ],
 )

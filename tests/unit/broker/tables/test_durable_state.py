@@ -125,29 +125,29 @@ def test_a_log_uses_the_newest_content_that_it_reaches(log_end: int, expected: i
     state = loaded(*(table(offset, true_at=offset * 100) for offset in (1, 2, 3)))
     found = DelayOffsetTable() if expected is None else table(expected, true_at=expected * 100)
     assert state.value_at(log_end) == found
-    state.settle(log_end)
+    state.truncate(log_end)
     assert state.value == found
 
 
 def test_what_a_cut_log_does_not_reach_never_comes_back() -> None:
     state = loaded(table(1, true_at=100), table(2, true_at=200))
-    state.settle(150)
+    state.truncate(150)
     assert state.change_count == 1
     assert b"200" not in state.to_bytes()
-    state.settle(300)
+    state.truncate(300)
     state.confirm(300)
     assert state.value == table(1, true_at=100)
 
 
 def test_a_log_that_reaches_everything_changes_nothing() -> None:
     state = loaded(table(1, true_at=100), table(2, true_at=200))
-    state.settle(200)
+    state.truncate(200)
     assert (len(state.known), state.change_count) == (2, 0)
 
 
 def test_a_file_without_an_end_is_true_for_the_log_it_lies_beside() -> None:
     state = loaded(table(7))
-    state.settle(500)
+    state.truncate(500)
     assert (state.value, state.change_count) == (table(7, true_at=500), 1)
 
 
@@ -157,7 +157,7 @@ def test_a_proposal_counts_for_a_log_that_has_it_when_that_is_settled(
 ) -> None:
     state = loaded(table(1, true_at=100))
     state.propose(table(2), log_end=200)
-    state.settle(log_end)
+    state.truncate(log_end)
     state.confirm(1000)
     assert state.value == table(expected, true_at=expected * 100)
 
@@ -279,7 +279,7 @@ def test_what_cannot_be_taken_yet_is_said(master: ProgressTables) -> None:
 @pytest.mark.parametrize(("log_end", "expected"), [(200, 8), (199, 7), (99, 0)])
 def test_a_log_settles_all_of_them(master: ProgressTables, log_end: int, expected: int) -> None:
     master.follow(told(8, true_at=200), 0)
-    master.settle(log_end)
+    master.truncate(log_end)
     master.confirm(1000)
     assert at(master) == (expected,) * 3
 

@@ -406,9 +406,9 @@ def test_what_counts_of_the_check_is_in_the_table() -> None:
         note_transactions(made, offset)
         assert checked(made) == (offset, offset + 1)
         assert made.change_count > change_count
-    made.transactions.settle(699)
+    made.transactions.truncate(699)
     assert checked(made) == (5, 6)
-    made.transactions.settle(0)
+    made.transactions.truncate(0)
     assert checked(made) == (0, 0)
 
 
@@ -426,7 +426,7 @@ def test_what_apache_says_of_the_check_is_true_for_the_log_it_lies_beside(store:
     made = OffsetTable()
     made.load(golden_state(store, "consumerOffset.json"))
     half_offset, op_offset = checked(made)
-    made.transactions.settle(1000)
+    made.transactions.truncate(1000)
     assert list(made.transactions.known) == [
         TransactionProgress(half_offset=half_offset or 0, op_offset=op_offset or 0, true_at=1000)
     ]
@@ -478,5 +478,5 @@ def test_the_check_of_topics_that_are_gone_begins_again(
     note_transactions(made, 5)
     forget(made)
     again.load(made.to_bytes())
-    again.transactions.settle(1000)
+    again.transactions.truncate(1000)
     assert again.transactions.value == TransactionProgress()

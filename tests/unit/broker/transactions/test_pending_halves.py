@@ -176,9 +176,9 @@ def test_what_is_over_is_not_read_again(store: MessageStore) -> None:
 def test_progress_never_leaves_the_queue(store: MessageStore) -> None:
     put_halves(store, 3)
     pending = loaded(store)
-    pending.pass_by(99)
+    pending.advance_to(99)
     assert pending.progress == 3
-    pending.pass_by(1)
+    pending.advance_to(1)
     assert pending.progress == 3
 
 
@@ -187,7 +187,7 @@ def test_op_messages_are_passed_by_up_to_the_first_that_is_needed(store: Message
     for body in (b"0", b"2", b"x", b"1,4,", b"3"):
         put_op(store, body)
     pending = loaded(store)
-    pending.pass_by(3)
+    pending.advance_to(3)
     while pending.pass_ops():
         pass
     pending.commit_progress(store.synced_end)
@@ -201,7 +201,7 @@ def test_all_op_messages_are_passed_by_when_all_half_messages_are(store: Message
     for offset in range(50):
         put_op(store, b"%d" % offset)
     pending = loaded(store)
-    pending.pass_by(50)
+    pending.advance_to(50)
     while pending.pass_ops():
         pass
     store.flush()
@@ -218,7 +218,7 @@ def test_what_was_passed_by_is_forgotten_also_when_an_op_message_is_still_needed
     for offset in range(200):
         put_op(store, b"%d" % (199 - offset))
         pending.ended.add(offset)
-    pending.pass_by(190)
+    pending.advance_to(190)
     assert not pending.pass_ops()
     assert len(pending.ended._bits) == 2
 
@@ -246,7 +246,7 @@ def test_a_queue_that_begins_anew_is_followed(store: MessageStore) -> None:
 def test_the_table_does_not_know_more_than_the_disk(store: MessageStore) -> None:
     put_halves(store, 4)
     pending = loaded(store)
-    pending.pass_by(2)
+    pending.advance_to(2)
     pending.commit_progress(store.synced_end)
     assert saved(pending) == (None, None)
     store.flush()
@@ -258,13 +258,13 @@ def test_progress_is_saved_also_when_the_log_never_rests(store: MessageStore) ->
     put_halves(store, 4)
     store.flush()
     pending = loaded(store)
-    pending.pass_by(1)
+    pending.advance_to(1)
     put_halves(store, 1)
     pending.commit_progress(store.synced_end)  # The copies of these half messages are not safe.
     assert saved(pending) == (None, None)
     store.flush()
     put_halves(store, 1)
-    pending.pass_by(3)
+    pending.advance_to(3)
     pending.commit_progress(store.synced_end)  # Those of the first are by now.
     assert saved(pending) == (1, None)
     store.flush()
@@ -276,7 +276,7 @@ def test_progress_is_saved_also_when_the_log_never_rests(store: MessageStore) ->
 def test_the_table_says_for_which_log_it_is_true(store: MessageStore) -> None:
     put_halves(store, 4)
     pending = loaded(store)
-    pending.pass_by(2)
+    pending.advance_to(2)
     end = store.log_end
     pending.commit_progress(end - 1)
     assert saved(pending) == (None, None)

@@ -68,7 +68,7 @@ _LOST: Final = (
 
 
 @final
-class FailoverMember:
+class FailoverParticipant:
     """Belongs to the event loop. `broker` gives the one that serves now, if any does."""
 
     def __init__(
