@@ -1,8 +1,7 @@
 """Options of the formats, from their declarations; `docs/spark.md` has the tables."""
 
 from roquet.pipeline.options.declaring import option_table
-from roquet.pipeline.options.reading import ReadOptions
-from roquet.pipeline.options.store import StoreOptions
+from roquet.pipeline.options.reading import ReadOptions, StoreOptions
 from roquet.pipeline.options.writing import WriteOptions
 
 

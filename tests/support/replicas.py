@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from roquet.broker.replication.epochs import SharedSecret
 from roquet.broker.replication.master import SlaveLinks
 from roquet.broker.replication.replica_progress import ReplicaProgress
-from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.replication.slave import MasterLink
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.clock import SystemClock

@@ -21,7 +21,7 @@ from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
 from roquet.protocol.headers.addressed import AddressedHeader, NoFields
-from roquet.protocol.headers.clients import UnregisterClientHeader
+from roquet.protocol.headers.groups import UnregisterClientHeader
 from roquet.protocol.headers.messages import (
     SendMessageHeaderV2,
     SendMessageReplyHeader,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 from roquet.broker.broker import Broker
 from roquet.broker.delays.timers import apache_progress
 from roquet.broker.messages.acks import AckQueue
-from roquet.broker.replication.secret import SharedSecret
+from roquet.broker.replication.epochs import SharedSecret
 from roquet.broker.replication.table_log import TableLog
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.durable_state import DurableState

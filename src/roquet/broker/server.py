@@ -17,7 +17,7 @@ from roquet.broker.maintenance import learn, start_upkeep
 from roquet.broker.membership import connection_lost
 from roquet.broker.messages.subscriptions import load_sql_filters
 from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
-from roquet.broker.replication.secret import SharedSecret
+from roquet.broker.replication.epochs import SharedSecret
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.disk import Disk
@@ -29,7 +29,7 @@ from roquet.net.service import OnFailure
 from roquet.net.serving import Server
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.host import Address
-from roquet.settings.log_level import obey_log_level_from_start
+from roquet.settings.changes import obey_log_level_from_start
 from roquet.store.log_scan import NO_END
 
 log = logging.getLogger(__name__)

@@ -19,8 +19,7 @@ from roquet.net.errors import BadAddress
 from roquet.net.limits import DEFAULT_LIMITS, DEFAULT_SERVER_LIMITS, ConnectionLimits, ServerLimits
 from roquet.net.tls.settings import TLS_KEYS, TlsSettings, read_tls
 from roquet.protocol.host import Address
-from roquet.settings import log_level
-from roquet.settings.log_level import LogLevel
+from roquet.settings.changes import LOG_LEVEL_DEFAULT, LogLevel
 from roquet.settings.options import (
     BOOLEAN,
     COUNT,
@@ -65,7 +64,7 @@ class NameServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsSettings = TlsSettings()
     # Monitoring; not keys of Apache's.
     http_place: Address | None = None
-    log_level: LogLevel = log_level.DEFAULT
+    log_level: LogLevel = LOG_LEVEL_DEFAULT
     # Access control, which Apache's name servers do not have; off by default.
     access_control: bool = False
     accounts_file: Path | None = None

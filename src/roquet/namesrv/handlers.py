@@ -54,7 +54,7 @@ from roquet.protocol.headers.name_server import (
 from roquet.protocol.lenient_json import with_bare_integer_keys
 from roquet.protocol.names import ORDER_NAMESPACE
 from roquet.protocol.properties_text import read_properties_text, write_properties_text
-from roquet.settings.log_level import obey_log_level
+from roquet.settings.changes import obey_log_level
 from roquet.settings.options import ConfigError
 
 log = logging.getLogger(__name__)

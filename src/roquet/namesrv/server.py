@@ -27,8 +27,7 @@ from roquet.net.serving import Server
 from roquet.net.tls.contexts import ServerTls
 from roquet.protocol.host import Address
 from roquet.settings import changes
-from roquet.settings.changes import ChangedSettings
-from roquet.settings.log_level import obey_log_level_from_start
+from roquet.settings.changes import ChangedSettings, obey_log_level_from_start
 from roquet.state_file import StateFile
 from roquet.throttled_log import ThrottledLog
 

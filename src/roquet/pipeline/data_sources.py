@@ -25,8 +25,7 @@ from pyspark.sql.types import (
 
 from roquet.pipeline.errors import BadOption, BadSchema
 from roquet.pipeline.options.declaring import read_options
-from roquet.pipeline.options.reading import ReadOptions
-from roquet.pipeline.options.store import StoreOptions
+from roquet.pipeline.options.reading import ReadOptions, StoreOptions
 from roquet.pipeline.options.writing import WriteOptions
 from roquet.protocol.record_columns import PropertiesForm, record_schema
 

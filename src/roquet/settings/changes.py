@@ -9,10 +9,13 @@ remove the file.
 
 Apache writes changes into the file that the server was started with. We leave the operator's file
 alone: it may be shared, kept under version control or read-only.
+
+The log level is here because every server can change it while it runs.
 """
 
 import logging
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Final, TypeVar, final
 
 import msgspec
@@ -97,3 +100,26 @@ class ChangedSettings:
     def _forget(self, key: str) -> None:
         del self._table[key]
         self.change_count += 1
+
+
+class LogLevel(Enum):
+    """The lowest level that is logged, by Python's names."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+LOG_LEVEL_DEFAULT: Final = LogLevel.INFO
+
+
+def obey_log_level(level: LogLevel) -> None:
+    """Sets the level of all loggers of roquet in this process."""
+    logging.getLogger("roquet").setLevel(level.value)
+
+
+def obey_log_level_from_start(level: LogLevel) -> None:
+    """Without a configured level, logging is left to the program that runs the server."""
+    if level is not LOG_LEVEL_DEFAULT:
+        obey_log_level(level)

@@ -18,8 +18,7 @@ from roquet.net.router import Need, Reply, Request, on
 from roquet.protocol.acl import EITHER, Right
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.fields import Header
-from roquet.protocol.headers.clients import UnregisterClientHeader
-from roquet.protocol.headers.groups import SubscriptionByConsumerHeader
+from roquet.protocol.headers.groups import SubscriptionByConsumerHeader, UnregisterClientHeader
 
 HEADER = SubscriptionByConsumerHeader(group="billing", topic="orders")
 TOPIC, GROUP = Need("orders", Right.SUB), Need("%RETRY%billing", Right.SUB)

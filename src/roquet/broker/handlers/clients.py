@@ -32,11 +32,6 @@ from roquet.protocol.bodies.groups import (
 )
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.addressed import AddressedHeader, NoFields
-from roquet.protocol.headers.clients import (
-    HeartbeatReplyHeader,
-    ProducerConnectionsHeader,
-    UnregisterClientHeader,
-)
 from roquet.protocol.headers.groups import (
     AllGroupConfigsHeader,
     AllGroupConfigsReplyHeader,
@@ -44,6 +39,9 @@ from roquet.protocol.headers.groups import (
     ConsumerListHeader,
     DeleteGroupHeader,
     GetGroupConfigHeader,
+    HeartbeatReplyHeader,
+    ProducerConnectionsHeader,
+    UnregisterClientHeader,
 )
 from roquet.protocol.names import is_name, retry_topic
 

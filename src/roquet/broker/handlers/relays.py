@@ -26,7 +26,7 @@ from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.errors import BadBody
 from roquet.protocol.fields import fields_of
-from roquet.protocol.headers.clients import (
+from roquet.protocol.headers.groups import (
     ConsumeDirectlyHeader,
     RunningInfoHeader,
 )

@@ -16,9 +16,8 @@ from roquet.access.needs import EVERYTHING
 from roquet.broker.broker import Broker
 from roquet.broker.handlers.answers import defer
 from roquet.broker.promotion import promote
-from roquet.broker.replication.epochs import AssignedRole
+from roquet.broker.replication.epochs import AssignedRole, SharedSecret
 from roquet.broker.replication.replication import Replication, RestartAsSlave
-from roquet.broker.replication.secret import SharedSecret
 from roquet.net.errors import Refused
 from roquet.net.router import Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import write_body

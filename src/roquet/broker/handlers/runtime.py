@@ -25,7 +25,7 @@ from roquet.protocol.headers.brokers import (
 )
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.properties_text import read_properties_text, write_properties_text
-from roquet.settings.log_level import obey_log_level
+from roquet.settings.changes import obey_log_level
 from roquet.settings.options import ConfigError
 from roquet.store.errors import BadRecord, StoreUnavailable
 from roquet.store.message_store import MessageStore

@@ -228,3 +228,10 @@ def _parsed(content: bytes) -> _Remembered:
     if not is_history(remembered.starts):
         raise _BadEpochs("its epochs are not in ascending order")
     return remembered
+
+
+class SharedSecret(msgspec.Struct, frozen=True):
+    """What brokers of one name share, beyond Apache's protocol, and the epochs it protects."""
+
+    key: bytes
+    epochs: EpochFile

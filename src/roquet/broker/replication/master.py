@@ -10,6 +10,7 @@ from typing import Final, final
 
 from roquet.broker.registration import identity_of
 from roquet.broker.replication.decisions import admission, first_position
+from roquet.broker.replication.epochs import SharedSecret
 from roquet.broker.replication.errors import (
     DuplicateReplica,
     LinkClosed,
@@ -31,7 +32,6 @@ from roquet.broker.replication.handshake import (
 from roquet.broker.replication.in_sync import Replica
 from roquet.broker.replication.replica_progress import ReplicaProgress, Slave
 from roquet.broker.replication.run_until_first_fails import run_until_first_fails
-from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.net.byte_stream import ByteStream, PlainStream, accept_stream

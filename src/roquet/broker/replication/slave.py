@@ -9,7 +9,7 @@ from typing import Final, final
 
 from roquet.broker.registration import identity_of
 from roquet.broker.replication.decisions import check_cut
-from roquet.broker.replication.epochs import START
+from roquet.broker.replication.epochs import START, SharedSecret
 from roquet.broker.replication.errors import (
     CutRefused,
     Diverged,
@@ -23,7 +23,6 @@ from roquet.broker.replication.handshake import Registration, register_at_master
 from roquet.broker.replication.in_sync import AckRule
 from roquet.broker.replication.replica_progress import do_nothing
 from roquet.broker.replication.run_until_first_fails import run_until_first_fails
-from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.net.addresses import split_address

@@ -18,7 +18,7 @@ from roquet.broker.settings import kinds as kind
 from roquet.broker.settings.config import BrokerConfig, BrokerRole, check_replication
 from roquet.broker.settings.not_obeyed import HARMLESS, THREADS, UNSUPPORTED
 from roquet.net.tls.settings import TLS_KEYS, read_tls
-from roquet.settings.log_level import LogLevel
+from roquet.settings.changes import LogLevel
 from roquet.settings.options import (
     BOOLEAN,
     COUNT,

@@ -22,8 +22,7 @@ from roquet.net.tls.settings import TlsFiles, TlsSettings
 from roquet.protocol.codes import Permission
 from roquet.protocol.host import Address
 from roquet.protocol.names import TRACE_TOPIC
-from roquet.settings import log_level
-from roquet.settings.log_level import LogLevel
+from roquet.settings.changes import LOG_LEVEL_DEFAULT, LogLevel
 from roquet.settings.options import ConfigError
 from roquet.store.config import StoreConfig
 
@@ -77,7 +76,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsSettings = TlsSettings()  # tls.server.mode and others
     # Monitoring; not keys of Apache's.
     http_place: Address | None = None  # httpListen
-    log_level: LogLevel = log_level.DEFAULT  # logLevel
+    log_level: LogLevel = LOG_LEVEL_DEFAULT  # logLevel
 
     # Access control: without it, every peer may do everything.
     access_control: bool = False  # aclEnable

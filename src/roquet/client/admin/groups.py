@@ -26,14 +26,12 @@ from roquet.protocol.bodies.clients import (
 from roquet.protocol.bodies.groups import GroupConfig, GroupConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.addressed import AddressedHeader
-from roquet.protocol.headers.clients import (
-    ProducerConnectionsHeader,
-    RunningInfoHeader,
-)
 from roquet.protocol.headers.groups import (
     AllGroupConfigsHeader,
     ConsumerConnectionsHeader,
     DeleteGroupHeader,
+    ProducerConnectionsHeader,
+    RunningInfoHeader,
 )
 from roquet.protocol.names import BUILT_IN_GROUPS, RETRY_PREFIX, SYSTEM_GROUP_PREFIX
 

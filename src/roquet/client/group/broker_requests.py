@@ -24,11 +24,11 @@ from roquet.protocol.bodies.clients import (
 from roquet.protocol.bodies.offsets import ConsumerStatus, ResetOffsetList, ResetOffsets
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import BadBody
-from roquet.protocol.headers.clients import (
+from roquet.protocol.headers.groups import (
     ConsumeDirectlyHeader,
+    ConsumersChangedHeader,
     RunningInfoHeader,
 )
-from roquet.protocol.headers.groups import ConsumersChangedHeader
 from roquet.protocol.headers.offsets import ConsumerStatusHeader, ResetOffsetHeader
 
 # Tools find the version by its name.

@@ -43,7 +43,7 @@ from roquet.protocol.bodies.clients import (
 )
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.headers.addressed import AddressedHeader
-from roquet.protocol.headers.clients import UnregisterClientHeader
+from roquet.protocol.headers.groups import UnregisterClientHeader
 from roquet.protocol.names import RETRY_PREFIX
 from roquet.protocol.subscription import Subscription
 

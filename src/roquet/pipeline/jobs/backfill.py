@@ -33,7 +33,7 @@ from roquet.pipeline.lake.metadata import (
 )
 from roquet.pipeline.lake.state import LakeState
 from roquet.pipeline.options.declaring import read_options
-from roquet.pipeline.options.store import Include, StoreOptions
+from roquet.pipeline.options.reading import Include, StoreOptions
 from roquet.pipeline.queries import run_tasks
 from roquet.pipeline.queue_offsets import queue_key
 from roquet.pipeline.store_source.batch import splits_of

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from roquet.pipeline.errors import BadOption, DamagedStore
-from roquet.pipeline.options.store import Include, OnDamage, StoreOptions
+from roquet.pipeline.options.reading import Include, OnDamage, StoreOptions
 from roquet.pipeline.planning import core_count, even_split_size
 from roquet.pipeline.store_source.rows import StoreSplit, read_split
 from roquet.protocol.names import is_system_topic

@@ -14,7 +14,7 @@ from roquet.pipeline.lake.entries import QueueIncarnation, Staged
 from roquet.pipeline.lake.file_ranges import MissingRange, split_into_files
 from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.staging import StagedWriter, lake_columns
-from roquet.pipeline.options.store import StoreOptions
+from roquet.pipeline.options.reading import StoreOptions
 from roquet.pipeline.planning import QueueRange
 from roquet.pipeline.queue_offsets import queue_key
 from roquet.pipeline.store_source.batch import store_directory

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from roquet.pipeline.errors import DamagedStore
 from roquet.pipeline.malloc import keep_freed_memory
-from roquet.pipeline.options.store import OnDamage, StoreOptions
+from roquet.pipeline.options.reading import OnDamage, StoreOptions
 from roquet.pipeline.store_source.row_filter import RowFilter
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.messages.record import peek_record

@@ -1,4 +1,6 @@
-"""Headers about consumer groups: their members and their settings."""
+"""Headers about groups and their clients: members, settings, heartbeats, connections."""
+
+from msgspec import field
 
 from roquet.protocol.fields import Header, Int32
 from roquet.protocol.headers.addressed import AddressedHeader, TopicAddressedHeader
@@ -47,3 +49,40 @@ class GroupForbiddenHeader(TopicAddressedHeader):
 class SubscriptionByConsumerHeader(TopicAddressedHeader):
     group: str
     topic: str
+
+
+class HeartbeatReplyHeader(Header):
+    """5.x only. Without these fields a client keeps sending full heartbeats."""
+
+    is_v2_supported: bool | None = field(name="IS_SUPPORT_HEART_BEAT_V2", default=None)
+    is_subscription_changed: bool | None = field(name="IS_SUB_CHANGE", default=None)
+
+
+class UnregisterClientHeader(AddressedHeader):
+    client_id: str = field(name="clientID")
+    producer_group: str | None = None
+    consumer_group: str | None = None
+
+
+class ProducerConnectionsHeader(AddressedHeader):
+    producer_group: str
+
+
+class RunningInfoHeader(AddressedHeader):
+    """From a tool to the broker, and from the broker to the consumer."""
+
+    consumer_group: str
+    client_id: str
+    jstack_enable: bool = False
+
+
+class ConsumeDirectlyHeader(Header):
+    """From a tool to the broker, and from the broker to the consumer."""
+
+    consumer_group: str
+    client_id: str | None = None
+    msg_id: str | None = None  # the offset id
+    broker_name: str | None = None
+    topic: str | None = None
+    topic_sys_flag: Int32 | None = None
+    group_sys_flag: Int32 | None = None

@@ -25,10 +25,10 @@ from roquet.protocol.catalog import decode_request
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.fields import field_texts
 from roquet.protocol.headers.addressed import AddressedHeader
-from roquet.protocol.headers.clients import UnregisterClientHeader
 from roquet.protocol.headers.groups import (
     ConsumerListHeader,
     ConsumersChangedHeader,
+    UnregisterClientHeader,
 )
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.fake_clock import FakeClock

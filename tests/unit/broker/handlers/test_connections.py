@@ -9,8 +9,7 @@ from roquet.protocol.bodies.clients import (
     ProducerTable,
 )
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.clients import ProducerConnectionsHeader
-from roquet.protocol.headers.groups import ConsumerConnectionsHeader
+from roquet.protocol.headers.groups import ConsumerConnectionsHeader, ProducerConnectionsHeader
 from tests.support.broker_bed import VERSION_4_9_7, BedClient, BrokerBed
 from tests.support.fake_clock import START_MS
 

@@ -11,7 +11,7 @@ from roquet.protocol.bodies.offsets import ConsumerStatus
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command, reply_to
 from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.clients import (
+from roquet.protocol.headers.groups import (
     ConsumeDirectlyHeader,
     RunningInfoHeader,
 )

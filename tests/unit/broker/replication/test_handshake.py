@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.replication.epochs import EpochFile, EpochStart
+from roquet.broker.replication.epochs import EpochFile, EpochStart, SharedSecret
 from roquet.broker.replication.errors import BadHandshake, NotTrusted
 from roquet.broker.replication.frames import encode_report
 from roquet.broker.replication.handshake import (
@@ -25,7 +25,6 @@ from roquet.broker.replication.handshake import (
     new_nonce,
 )
 from roquet.broker.replication.in_sync import AckPolicy, AckRule, Replica
-from roquet.broker.replication.secret import SharedSecret
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
 from tests.support.golden_replication import log_bytes

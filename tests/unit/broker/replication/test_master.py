@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from roquet.broker.replication.epochs import EpochFile
+from roquet.broker.replication.epochs import EpochFile, SharedSecret
 from roquet.broker.replication.frames import encode_header, encode_report
 from roquet.broker.replication.master import LINK_COUNT_MAX
-from roquet.broker.replication.secret import SharedSecret
 from roquet.net.errors import AddressTaken
 from roquet.net.tls.settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
 from roquet.store.config import FlushMode

@@ -43,7 +43,7 @@ from roquet.protocol.bodies.clients import (
 )
 from roquet.protocol.bodies.offsets import ConsumeTimeSpan
 from roquet.protocol.codes import Permission, RequestCode
-from roquet.protocol.headers.clients import RunningInfoHeader
+from roquet.protocol.headers.groups import RunningInfoHeader
 from roquet.protocol.messages.message import Message
 from tests.support.drafts import draft
 from tests.support.eventually import eventually

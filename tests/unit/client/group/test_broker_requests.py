@@ -33,7 +33,7 @@ from roquet.protocol.bodies.offsets import (
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header, fields_of
-from roquet.protocol.headers.clients import (
+from roquet.protocol.headers.groups import (
     ConsumeDirectlyHeader,
     RunningInfoHeader,
 )

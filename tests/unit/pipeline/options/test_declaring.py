@@ -17,8 +17,7 @@ from roquet.pipeline.options.declaring import (
     read_options,
 )
 from roquet.pipeline.options.kinds import COUNT
-from roquet.pipeline.options.reading import ReadOptions
-from roquet.pipeline.options.store import StoreOptions
+from roquet.pipeline.options.reading import ReadOptions, StoreOptions
 from roquet.pipeline.options.writing import WriteOptions
 from roquet.settings.options import STRICT_BOOLEAN, TEXT
 

@@ -13,7 +13,7 @@ from roquet.pipeline.lake.file_ranges import MissingRange
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.options.declaring import read_options
-from roquet.pipeline.options.store import StoreOptions
+from roquet.pipeline.options.reading import StoreOptions
 from roquet.pipeline.planning import QueueRange
 from roquet.pipeline.store_source.batch import splits_of
 from roquet.pipeline.store_source.lake_staging import (

@@ -11,7 +11,7 @@ from roquet.store.files.layout import layout_of
 from roquet.store.log_scan import LogRecord
 from roquet.store.message_store import MessageStore
 from roquet.store.recovery import recovery
-from roquet.store.recovery.cut_backup import back_up_cut
+from roquet.store.recovery.opening import back_up_cut
 from roquet.store.recovery.recovery import RecoveryReport, first_file_to_scan, is_lost_in_between
 from tests.support.descriptors import open_below
 from tests.support.drafts import draft

@@ -16,7 +16,7 @@ import msgspec
 from roquet.broker.broker import Broker
 from roquet.broker.promotion import promote
 from roquet.broker.registration import identity_of
-from roquet.broker.replication.epochs import LogPlace
+from roquet.broker.replication.epochs import LogPlace, SharedSecret
 from roquet.broker.replication.failover.election import (
     Action,
     ElectionResult,
@@ -39,7 +39,6 @@ from roquet.broker.replication.in_sync import LagBound, Replica, next_members, w
 from roquet.broker.replication.lease import Lease
 from roquet.broker.replication.replication import Replication, RestartAsSlave
 from roquet.broker.replication.run_until_first_fails import run_until_first_fails
-from roquet.broker.replication.secret import SharedSecret
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.net.tls.contexts import ClientTls
