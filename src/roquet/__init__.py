@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from roquet import pipeline, testing
     from roquet.client.admin.admin import AsyncAdmin
     from roquet.client.admin.cluster import AccountSettings, BrokerAccounts, BrokerInfo, Promotion
+    from roquet.client.admin.deliveries import Deliveries, DeliveryState, GroupDelivery
     from roquet.client.admin.groups import (
         ClientConnection,
         GroupMembers,
@@ -159,8 +160,11 @@ __all__ = [
     "Credentials",
     "DeadLetter",
     "Death",
+    "Deliveries",
+    "DeliveryState",
     "DlqReason",
     "FixedQueues",
+    "GroupDelivery",
     "GroupMembers",
     "GroupNotFound",
     "GroupProgress",
@@ -271,6 +275,9 @@ _HOMES: Final = {
     "BrokerAccounts": "roquet.client.admin.cluster",
     "BrokerInfo": "roquet.client.admin.cluster",
     "LostBroker": "roquet.client.admin.lost_brokers",
+    "Deliveries": "roquet.client.admin.deliveries",
+    "DeliveryState": "roquet.client.admin.deliveries",
+    "GroupDelivery": "roquet.client.admin.deliveries",
     "Promotion": "roquet.client.admin.cluster",
     "BrokerRoute": "roquet.client.admin.topics",
     "ClientConnection": "roquet.client.admin.groups",

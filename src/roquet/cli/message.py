@@ -46,10 +46,14 @@ def define(parser: ArgumentParser) -> None:
     _define_tail(
         commands.add("tail", "Show the last messages of a topic, and follow new ones.", _tail)
     )
-    by_id = commands.add("by-id", "Show a message by its message id or offset id.", _by_id)
+    by_id = commands.add("by-id", "Show a message and what became of it in each group.", _by_id)
     by_id.add_argument("topic")
-    by_id.add_argument("id")
-    by_key = commands.add("by-key", "Find messages by a key.", _by_key)
+    by_id.add_argument("id", help="Message id or offset id.")
+    by_key = commands.add(
+        "by-key",
+        "Find messages by a key; of a single one, what became of it in each group.",
+        _by_key,
+    )
     by_key.add_argument("topic")
     by_key.add_argument("key")
     _define_range(by_key)
@@ -255,7 +259,8 @@ def _print(session: Session, message: ReceivedMessage) -> None:
 
 async def _by_id(session: Session) -> int:
     message = await session.partial.message(session.given.topic, session.given.id)
-    session.finish(message_report(message, as_json=session.given.json))
+    deliveries = await session.partial.deliveries(message)
+    session.finish(message_report(message, deliveries, as_json=session.given.json))
     return DONE
 
 
@@ -264,7 +269,11 @@ async def _by_key(session: Session) -> int:
     found = await session.partial.messages_by_key(
         given.topic, given.key, begin=given.begin, end=given.end, count_max=given.count
     )
-    return _show_found(session, found)
+    if len(found) != 1:
+        return _show_found(session, found)
+    deliveries = await session.partial.deliveries(found[0])
+    session.finish(messages_report(found, deliveries, as_json=given.json))
+    return DONE
 
 
 async def _by_time(session: Session) -> int:

@@ -60,6 +60,11 @@ class ReceivedMessage(LazyRecord):
         return unwrapped(self._namespace, topic)
 
     @property
+    def stored_topic(self) -> str:
+        """The topic that its queue belongs to: that of retries or dead letters, or `topic`."""
+        return unwrapped(self._namespace, self.record.topic)
+
+    @property
     def dlq_reason(self) -> DlqReason | None:
         """Of a dead letter; None for any other message."""
         if not self.record.topic.startswith(DLQ_PREFIX):

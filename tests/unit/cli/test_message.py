@@ -13,9 +13,13 @@ import pytest
 from roquet.client.blocking.consumers import PushConsumer
 from roquet.client.blocking.producer import Producer
 from roquet.client.group.start_offset import StartFrom
+from roquet.client.push.outcome import DeadLetter
+from roquet.client.received import ReceivedMessage
 from roquet.protocol.messages.message import Message
 from roquet.testing.blocking import BlockingCluster
 from tests.support.command_line import roquet
+from tests.support.dead_broker import dead_broker
+from tests.support.eventually import wait_until
 from tests.support.snapshots import check_snapshot
 from tests.unit.cli.conftest import Shop, silent
 
@@ -39,6 +43,51 @@ def test_a_message_is_shown_by_its_id(at: Shop, monkeypatch: pytest.MonkeyPatch)
     check_snapshot(monkeypatch, "message_by_id", "message", "by-id", "orders", at.message_ids[0])
 
 
+def test_a_single_message_of_a_key_is_shown_with_its_groups(at: Shop) -> None:
+    finished = roquet("message", "by-key", "orders", "key0", "--json")
+    assert finished.exit_code == 0, finished.stderr
+    shown = json.loads(finished.stdout)
+    assert [each["keys"] for each in shown["messages"]] == ["key0"]
+    assert [(each["group"], each["state"]) for each in shown["groups"]] == [("billing", "consumed")]
+
+
+def test_a_broker_that_does_not_answer_is_named_and_nothing_is_called_consumed(
+    roquet_cluster: BlockingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", roquet_cluster.name_server)
+    topic = roquet_cluster.new_topic(queues=1)
+    (message_id,) = sent(roquet("message", "send", topic, "x", "--json").stdout)
+    roquet("group", "create", "readers")
+    reset = roquet("offset", "reset", "readers", topic, "--to-end", "--yes")
+    assert reset.exit_code == 0, reset.stderr
+    with dead_broker(roquet_cluster.name_server, "broker-z"):
+        finished = roquet("message", "by-id", topic, message_id, "--json")
+    assert finished.exit_code == 3
+    assert "broker-z" in finished.stderr
+    (group,) = json.loads(finished.stdout)["groups"]
+    assert (group["group"], group["state"]) == ("readers", "broker not asked")
+
+
+def test_a_dead_letter_is_shown_where_it_is_with_the_topic_it_came_from(
+    roquet_cluster: BlockingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", roquet_cluster.name_server)
+    topic = roquet_cluster.new_topic(queues=1)
+    (message_id,) = sent(roquet("message", "send", topic, "x", "--key", "k", "--json").stdout)
+    consumer = PushConsumer(
+        roquet_cluster.name_server, "readers", hopeless, start_from=StartFrom.FIRST
+    )
+    consumer.subscribe(topic)
+    with consumer:
+        wait_until(lambda: roquet_cluster.received("%DLQ%readers"))
+    by_id = json.loads(roquet("message", "by-id", "%DLQ%readers", message_id, "--json").stdout)
+    assert (by_id["topic"], by_id["original_topic"]) == ("%DLQ%readers", topic)
+    by_key = json.loads(roquet("message", "by-key", "%DLQ%readers", "k", "--json").stdout)
+    assert [each["topic"] for each in by_key["messages"]] == ["%DLQ%readers"]
+    tracked = json.loads(roquet("message", "by-id", topic, message_id, "--json").stdout)
+    assert [each["state"] for each in tracked["groups"]] == ["dead letter"]
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -52,6 +101,10 @@ def test_what_is_not_found(at: Shop, words: tuple[str, ...], complaint: str) -> 
     finished = roquet("message", *words)
     assert finished.exit_code == 4
     assert complaint in finished.stderr
+
+
+def hopeless(_message: ReceivedMessage) -> None:
+    raise DeadLetter("no such customer")
 
 
 def sent(finished_stdout: str) -> list[str]:

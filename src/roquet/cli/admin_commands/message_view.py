@@ -4,6 +4,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from roquet.client.admin.deliveries import Deliveries
 from roquet.client.received import ReceivedMessage
 from roquet.protocol.errors import BadMessage
 from roquet.reporting import Fact, Report, ReportTable
@@ -14,30 +15,50 @@ COLUMNS: Final = (
 _BODY_LENGTH_MAX: Final = 60
 
 
-def messages_report(messages: Sequence[ReceivedMessage], *, as_json: bool) -> Report:
-    """In JSON with the whole body."""
+def messages_report(
+    messages: Sequence[ReceivedMessage], deliveries: Deliveries | None = None, *, as_json: bool
+) -> Report:
+    """In JSON with the whole body; `deliveries` are those of the only one."""
     if as_json:
         columns = (*COLUMNS, "body_base64", "properties")
         rows = [tuple(message_members(each).values()) for each in messages]
-        return Report({}, [ReportTable("messages", columns, rows)])
-    return Report({}, [ReportTable("messages", COLUMNS, list(map(_row, messages)))])
+        found = ReportTable("messages", columns, rows)
+    else:
+        found = ReportTable("messages", COLUMNS, list(map(_row, messages)))
+    return Report({}, [found, *_delivery_tables(deliveries, as_json=as_json)])
 
 
-def message_report(message: ReceivedMessage, *, as_json: bool) -> Report:
+def message_report(
+    message: ReceivedMessage, deliveries: Deliveries | None = None, *, as_json: bool
+) -> Report:
     more: dict[str, Fact] = {
         "born": message.born,
         "offset_id": message.offset_id,
         "retries": message.retry_count,
+        "original_topic": None if message.topic == message.stored_topic else message.topic,
     }
     members = message_members(message) | more
     if as_json:
-        return Report(members)
+        return Report(members, _delivery_tables(deliveries, as_json=True))
     # People read texts; programs take bytes.
     del members["body_base64"], members["properties"]
     if members["body"] is None:
         members["body"] = body_text(message)
+    if members["original_topic"] is None:
+        del members["original_topic"]
     properties = ReportTable("properties", ("name", "value"), [*message.properties.items()])
-    return Report(members, [properties])
+    return Report(members, [properties, *_delivery_tables(deliveries, as_json=False)])
+
+
+def _delivery_tables(deliveries: Deliveries | None, *, as_json: bool) -> list[ReportTable]:
+    """None of a topic that no group reads, but for programs."""
+    if deliveries is None or not (deliveries.groups or as_json):
+        return []
+    rows = [
+        (each.group, each.state.value, each.retry, each.until, each.note)
+        for each in deliveries.groups
+    ]
+    return [ReportTable("groups", ("group", "state", "retry", "until", "note"), rows)]
 
 
 def message_members(message: ReceivedMessage) -> dict[str, Fact]:
@@ -79,7 +100,8 @@ def _row(message: ReceivedMessage) -> tuple[Fact, ...]:
 def _place(message: ReceivedMessage) -> tuple[Fact, ...]:
     return (
         message.stored,
-        message.topic,
+        # Of a retry or a dead letter the one that has this queue and offset.
+        message.stored_topic,
         message.queue.broker_name,
         message.queue.queue_id,
         message.queue_offset,

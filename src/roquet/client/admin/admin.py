@@ -23,8 +23,10 @@ from roquet.client.admin import (
     progress as progress_queries,
     resets,
     topics as topic_queries,
+    tracking,
 )
 from roquet.client.admin.cluster import AccountSettings, BrokerAccounts, BrokerInfo, Promotion
+from roquet.client.admin.deliveries import Deliveries
 from roquet.client.admin.follow import FollowFrom, follow
 from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings, MemberInfo
 from roquet.client.admin.lost_brokers import LostBroker
@@ -304,6 +306,13 @@ class AsyncAdmin(AsyncResource):
         servers = self._servers()
         wire_queue = queue._replace(topic=servers.wire_name(queue.topic))
         return await message_queries.messages_of_queue(servers, wire_queue, offset, count_max)
+
+    async def deliveries(self, message: ReceivedMessage) -> Deliveries:
+        """What became of a message, found by one of the methods above, in each group.
+
+        Brokers that do not answer are listed in the result.
+        """
+        return await tracking.deliveries_of(self._servers(), message)
 
     async def follow(
         self,

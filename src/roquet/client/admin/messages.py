@@ -236,31 +236,32 @@ async def _message_by_unique_id(
 
 
 async def _query(servers: AdminServers, header: QueryMessageHeader) -> list[ReceivedMessage]:
-    async def query(master: Master) -> list[ReceivedMessage]:
-        code = RequestCode.QUERY_MESSAGE
-        try:
-            reply = await servers.brokers.ask(
-                master.address,
-                code,
-                header,
-                timeout_s=servers.config.timeout_s * _QUERY_TIMEOUT_FACTOR,
-            )
-            # The records themselves name their queues.
-            anywhere = QueueRef(header.topic, master.broker_name, 0)
-            found = received_messages(reply.body, anywhere, servers.config.namespace)
-            for each in found:
-                each.queue = anywhere._replace(queue_id=each.record.queue_id)
-        except RequestRefused as refused:
-            if refused.code in _NOT_FOUND:
-                return []
-            raise
-        except ProtocolError as error:
-            raise Unreachable(master.broker_name, f"invalid response: {error}") from None
-        return found
+    brokers = await servers.replicas_of(header.topic)
+    parts = await servers.ask_each(brokers, lambda broker: query_at(servers, header, broker))
+    return [each for part in parts.values() for each in part]
 
-    parts = await servers.ask_each(await servers.replicas_of(header.topic), query)
+
+async def query_at(
+    servers: AdminServers, header: QueryMessageHeader, master: Master
+) -> list[ReceivedMessage]:
+    """What one broker finds. Brokers compare hashes of keys: compare the keys again."""
+    code = RequestCode.QUERY_MESSAGE
+    try:
+        timeout_s = servers.config.timeout_s * _QUERY_TIMEOUT_FACTOR
+        reply = await servers.brokers.ask(master.address, code, header, timeout_s=timeout_s)
+        # The records themselves name their queues.
+        anywhere = QueueRef(header.topic, master.broker_name, 0)
+        found = received_messages(reply.body, anywhere, servers.config.namespace)
+        for each in found:
+            each.queue = anywhere._replace(queue_id=each.record.queue_id)
+    except RequestRefused as refused:
+        if refused.code in _NOT_FOUND:
+            return []
+        raise
+    except ProtocolError as error:
+        raise Unreachable(master.broker_name, f"invalid response: {error}") from None
     # Brokers index topic and key together, as a hash.
-    return [each for part in parts.values() for each in part if each.record.topic == header.topic]
+    return [each for each in found if each.record.topic == header.topic]
 
 
 async def _between(

@@ -178,7 +178,7 @@ async def _start_offsets(
         return {}
     kept = await servers.brokers.kept_offsets(master.address)
     return {
-        queue: await _start_offset(
+        queue: await start_offset_at(
             servers, group, master, queue, table[queue].broker_offset, members
         )
         for queue in zeros
@@ -186,7 +186,7 @@ async def _start_offsets(
     }
 
 
-async def _start_offset(
+async def start_offset_at(
     servers: AdminServers,
     group: str,
     master: Master,
@@ -194,6 +194,7 @@ async def _start_offset(
     end: int,
     members: ConsumerConnections | None,
 ) -> int | None:
+    """Where a group without a committed offset would start in a queue; None if unknown."""
     brokers, address = servers.brokers, master.address
     first = await brokers.min_offset(queue_ref(queue), address=address)
     start = None if members is None else members.consume_from_where

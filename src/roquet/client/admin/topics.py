@@ -239,14 +239,17 @@ async def topic_statistics(servers: AdminServers, topic: str) -> TopicStatistics
 
 
 async def groups_of(servers: AdminServers, topic: str) -> list[str]:
-    async def groups(master: Master) -> list[str]:
-        header = TopicConsumersHeader(topic=topic)
-        code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
-        reply = await servers.brokers.ask(master.address, code, header)
-        return reply_body(GroupList, reply, master.broker_name).group_list
-
-    found = await servers.ask_each(await servers.replicas_of(topic), groups)
+    brokers = await servers.replicas_of(topic)
+    found = await servers.ask_each(brokers, lambda broker: groups_at(servers, topic, broker))
     return sorted({servers.user_name(group) for part in found.values() for group in part})
+
+
+async def groups_at(servers: AdminServers, topic: str, master: Master) -> list[str]:
+    """The groups that read a topic at one broker, as brokers know them."""
+    header = TopicConsumersHeader(topic=topic)
+    code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
+    reply = await servers.brokers.ask(master.address, code, header)
+    return reply_body(GroupList, reply, master.broker_name).group_list
 
 
 async def forbid_writes(servers: AdminServers, broker_name: str) -> int:

@@ -71,6 +71,7 @@ class Admin(BlockingTwin[AsyncAdmin]):
     messages_by_key = blocking(AsyncAdmin.messages_by_key)
     messages_between = blocking(AsyncAdmin.messages_between)
     messages_of_queue = blocking(AsyncAdmin.messages_of_queue)
+    deliveries = blocking(AsyncAdmin.deliveries)
 
     def follow(
         self,
