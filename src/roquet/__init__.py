@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         MemberInfo,
         MemberQueue,
         MemberRates,
+        MemberSilent,
+        MessageInHand,
     )
     from roquet.client.admin.lost_brokers import LostBroker
     from roquet.client.admin.messages import TraceEvent
@@ -175,8 +177,10 @@ __all__ = [
     "MemberInfo",
     "MemberQueue",
     "MemberRates",
+    "MemberSilent",
     "MembersConnected",
     "Message",
+    "MessageInHand",
     "MessageKind",
     "MessageNotFound",
     "MissingBroker",
@@ -302,6 +306,8 @@ _HOMES: Final = {
     "MemberInfo": "roquet.client.admin.groups",
     "MemberQueue": "roquet.client.admin.groups",
     "MemberRates": "roquet.client.admin.groups",
+    "MemberSilent": "roquet.client.admin.groups",
+    "MessageInHand": "roquet.client.admin.groups",
     "MembersConnected": "roquet.client.errors",
     "Message": "roquet.protocol.messages.message",
     "MessageKind": "roquet.client.hooks",

@@ -354,6 +354,8 @@ def _as_json(value: Fact) -> Fact:
 
 def _span_text(span: timedelta) -> str:
     """Its two largest units."""
+    if timedelta() < abs(span) < timedelta(seconds=1):
+        return f"{round(span / timedelta(milliseconds=1))} ms"
     seconds = int(span.total_seconds())
     if abs(seconds) < 60:
         return f"{seconds} s"

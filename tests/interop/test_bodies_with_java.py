@@ -92,6 +92,7 @@ _UNKNOWN_TO_ALL = {
     "ConsumerOffsetTable.group_topic_map",
     "ConsumerOffsetTable.pull_offset_table",
     "ConsumerOffsetTable.transaction_progress",
+    "ConsumerRunningInfo.held_messages",
     "DelayOffsetTable.true_at",
     "TopicConfig.mapping_detail",
 }

@@ -188,7 +188,9 @@ def test_values_are_shown_as_people_read_them(value: object, text: str) -> None:
 @pytest.mark.parametrize(
     ("span", "text"),
     [
-        (timedelta(milliseconds=300), "0 s"),
+        (timedelta(), "0 s"),
+        (timedelta(milliseconds=300), "300 ms"),
+        (timedelta(milliseconds=-300), "-300 ms"),
         (timedelta(seconds=59), "59 s"),
         (timedelta(seconds=65), "1 min 5 s"),
         (timedelta(hours=2, minutes=3), "2 h 3 min"),

@@ -2,6 +2,7 @@
 
 import asyncio
 from argparse import ArgumentParser
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -14,10 +15,19 @@ from roquet.cli.admin_commands.commands import (
 )
 from roquet.cli.admin_commands.failures import DONE
 from roquet.cli.argument_types import whole_number
-from roquet.client.admin.groups import DEFAULT_SETTINGS, GroupMembers, GroupSettings, MemberInfo
+from roquet.client.admin.groups import (
+    DEFAULT_SETTINGS,
+    GroupMembers,
+    GroupSettings,
+    MemberInfo,
+    MemberSilent,
+)
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.errors import ClientError, GroupNotFound
+from roquet.protocol.names import RETRY_PREFIX
 from roquet.reporting import Fact, Report, ReportTable
+
+MemberInfos = Mapping[str, MemberInfo | MemberSilent]
 
 # Groups that are queried at the same time.
 _AT_ONCE: Final = 8
@@ -33,6 +43,11 @@ def define(parser: ArgumentParser) -> None:
     )
     show.add_argument("group")
     show.add_argument("--topic", help="In this topic only.")
+    show.add_argument(
+        "--stack",
+        action="store_true",
+        help="Print where the threads and tasks of each member are.",
+    )
     members = commands.add("members", "Show the connected members of a group.", _members)
     members.add_argument("group")
     members.add_argument("--member", metavar="CLIENT", help="State of this member, queue by queue.")
@@ -90,7 +105,9 @@ async def _list(session: Session) -> int:
                 return found
 
             rows = await asyncio.gather(*map(row, groups))
-        columns = ("group", "members", "type", "topics", "rate", "lag", "behind_s", "problem")
+        columns = (
+            *("group", "members", "type", "topics", "pulled_rate", "lag", "behind_s", "problem"),
+        )
         table = ReportTable("groups", columns, rows)
     session.finish(Report({}, [table]))
     return DONE
@@ -110,7 +127,7 @@ async def _list_row(session: Session, group: str) -> tuple[Fact, ...]:
         len(members.connections),
         _kind(members),
         len(topics),
-        progress.rate,
+        progress.pulled_rate,
         progress.lag,
         progress.time_lag,
         None,
@@ -127,21 +144,89 @@ def _kind(members: GroupMembers) -> str | None:
 
 async def _show(session: Session) -> int:
     given, admin = session.given, session.partial
-    progress, members, settings = await asyncio.gather(
+    progress, members, settings, infos = await asyncio.gather(
         admin.progress(given.group, topic=given.topic),
         admin.members(given.group),
         admin.group_settings(given.group),
+        admin.running_infos(given.group, with_stacks=given.stack),
     )
     facts: dict[str, Fact] = {
         "group": given.group,
         "members": len(members.connections),
         "type": _kind(members),
-        "rate": progress.rate,
+        "pulled_rate": progress.pulled_rate,
+        "done_rate": _done_rate(infos),
         "lag": progress.lag,
         "behind_s": progress.time_lag,
     }
-    session.finish(Report(facts, [progress_table(progress), _settings_table(settings)]))
+    tables = [_queues_table(progress, infos), _settings_table(settings)]
+    if infos or given.json:
+        tables.insert(1, _members_table(infos))
+    if given.stack and given.json:
+        tables.append(ReportTable("stacks", ("client", "stack"), _stacks(infos)))
+    session.finish(Report(facts, tables))
+    if given.stack and not given.json:
+        for client, stack in _stacks(infos):
+            print(f"\n{client}\n{stack or 'no stack: it did not report one'}")
     return DONE
+
+
+def _done_rate(infos: MemberInfos) -> float | None:
+    """None if a member did not report what it finished."""
+    rates = [each.done_rate for each in infos.values() if isinstance(each, MemberInfo)]
+    return sum(rates) if len(rates) == len(infos) else None
+
+
+def _stacks(infos: MemberInfos) -> list[tuple[str, str | None]]:
+    return [
+        (client, each.stacks if isinstance(each, MemberInfo) else None)
+        for client, each in infos.items()
+    ]
+
+
+def _queues_table(progress: GroupProgress, infos: MemberInfos) -> ReportTable:
+    """With the member that holds each queue; a moment after a change that can be two."""
+    name, columns, rows = progress_table(progress)
+    reported = {client: each for client, each in infos.items() if isinstance(each, MemberInfo)}
+    holders = [
+        ", ".join(client for client, info in reported.items() if each.queue in info.queues) or None
+        for each in progress.queues
+    ]
+    return ReportTable(
+        name,
+        (*columns, "member"),
+        [(*row, holder) for row, holder in zip(rows, holders, strict=True)],
+    )
+
+
+def _members_table(infos: MemberInfos) -> ReportTable:
+    """What each member does, with the message that its listeners have held longest."""
+    columns = (
+        *("client", "queues", "done_rate", "in_hand", "oldest", "key"),
+        *("topic", "broker", "queue", "since", "problem"),
+    )
+    return ReportTable("members", columns, [_member_row(*each) for each in infos.items()])
+
+
+def _member_row(client: str, info: MemberInfo | MemberSilent) -> tuple[Fact, ...]:
+    if isinstance(info, MemberSilent):
+        return client, *(None,) * 9, info.reason
+    queue_count = sum(not queue.topic.startswith(RETRY_PREFIX) for queue in info.queues)
+    if not info.in_hand:
+        in_hand = None if info.in_hand is None else 0
+        return client, queue_count, info.done_rate, in_hand, *(None,) * 7
+    oldest = info.in_hand[0]
+    return (
+        client,
+        queue_count,
+        info.done_rate,
+        len(info.in_hand),
+        oldest.message_id,
+        oldest.keys,
+        *oldest.queue,
+        oldest.since,
+        None,
+    )
 
 
 def progress_table(progress: GroupProgress) -> ReportTable:

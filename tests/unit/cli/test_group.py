@@ -1,14 +1,18 @@
 """`roquet group`."""
 
 import json
+import threading
+from collections.abc import Iterator
 
 import pytest
 
 from roquet.client.blocking.consumers import PushConsumer
+from roquet.client.group.start_offset import StartFrom
+from roquet.client.received import ReceivedMessage
 from tests.support.command_line import roquet
 from tests.support.eventually import wait_until
 from tests.support.snapshots import check_snapshot
-from tests.unit.cli.conftest import Shop, silent
+from tests.unit.cli.conftest import ORDERS_A, ORDERS_B, Shop, silent
 
 
 @pytest.mark.parametrize(
@@ -40,6 +44,54 @@ def test_members_are_shown(at: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
         )
     assert {"topic": "orders", "wants": "new || old"} in said["subscriptions"]
     at.admin.delete_group("packing")
+
+
+@pytest.fixture
+def stuck(at: Shop) -> Iterator[str]:
+    """The client id of a member whose listener has been called and does not return."""
+    may_return, is_called = threading.Event(), threading.Event()
+
+    def stuck_listener(_message: ReceivedMessage) -> None:
+        is_called.set()
+        may_return.wait()
+
+    consumer = PushConsumer(
+        at.name_server, "packing", stuck_listener, start_from=StartFrom.FIRST, concurrency=1
+    )
+    consumer.subscribe("orders")
+    with consumer:
+        assert is_called.wait(60)
+        (member,) = at.admin.members("packing").client_ids
+        yield member
+        may_return.set()
+    at.admin.delete_group("packing")
+
+
+def test_a_stuck_listener_is_shown_with_its_queues_and_its_message(at: Shop, stuck: str) -> None:
+    finished = roquet("group", "show", "packing", "--json")
+    assert finished.exit_code == 0, finished.stderr
+    shown = json.loads(finished.stdout)
+    assert {each["member"] for each in shown["queues"] if each["topic"] == "orders"} == {stuck}
+    (member,) = shown["members"]
+    assert (member["client"], member["queues"], member["in_hand"]) == (stuck, 4, 1)
+    assert member["oldest"] in at.message_ids
+    assert member["key"] == f"key{at.message_ids.index(member['oldest'])}"
+    held = (member["topic"], member["broker"], member["queue"])
+    assert held in (ORDERS_A, ORDERS_B)
+    assert member["since"] is not None
+    # It pulled all, and is done with none.
+    assert shown["done_rate"] == 0
+
+
+def test_the_stack_of_a_member_is_printed_when_it_is_asked_for(at: Shop, stuck: str) -> None:
+    finished = roquet("group", "show", "packing", "--stack")
+    assert finished.exit_code == 0, finished.stderr
+    assert f"\n{stuck}\n" in finished.stdout
+    assert "in stuck_listener" in finished.stdout
+    (told,) = json.loads(roquet("group", "show", "packing", "--stack", "--json").stdout)["stacks"]
+    assert told["client"] == stuck
+    assert "in stuck_listener" in told["stack"]
+    assert "in stuck_listener" not in roquet("group", "show", "packing").stdout
 
 
 def test_a_group_is_created_changed_and_deleted(at: Shop) -> None:

@@ -28,7 +28,13 @@ from roquet.client.admin import (
 from roquet.client.admin.cluster import AccountSettings, BrokerAccounts, BrokerInfo, Promotion
 from roquet.client.admin.deliveries import Deliveries
 from roquet.client.admin.follow import FollowFrom, follow
-from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings, MemberInfo
+from roquet.client.admin.groups import (
+    ClientConnection,
+    GroupMembers,
+    GroupSettings,
+    MemberInfo,
+    MemberSilent,
+)
 from roquet.client.admin.lost_brokers import LostBroker
 from roquet.client.admin.messages import TraceEvent
 from roquet.client.admin.missing import MissingBroker, MissingBrokers
@@ -220,10 +226,23 @@ class AsyncAdmin(AsyncResource):
         servers = self._servers()
         return await group_queries.producer_connections(servers, servers.wire_name(group))
 
-    async def running_info(self, group: str, client_id: str) -> MemberInfo:
+    async def running_info(
+        self, group: str, client_id: str, *, with_stacks: bool = False
+    ) -> MemberInfo:
         """The state of a consumer, as it reports it. Raises NotConnected."""
         servers = self._servers()
-        return await group_queries.running_info(servers, servers.wire_name(group), client_id)
+        return await group_queries.running_info(
+            servers, servers.wire_name(group), client_id, with_stacks=with_stacks
+        )
+
+    async def running_infos(
+        self, group: str, *, with_stacks: bool = False
+    ) -> dict[str, MemberInfo | MemberSilent]:
+        """The same of all members that are connected, by client id."""
+        servers = self._servers()
+        return await group_queries.running_infos(
+            servers, servers.wire_name(group), with_stacks=with_stacks
+        )
 
     # Progress and offsets.
 

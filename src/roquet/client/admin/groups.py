@@ -1,5 +1,7 @@
 """Consumer groups as their operator sees them: settings, members, and what members report."""
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,16 +12,17 @@ from msgspec.structs import replace
 from roquet.client.admin.servers import AdminServers, Master, change_each
 from roquet.client.admin.topics import delete_topic
 from roquet.client.cluster.brokers import reply_body
-from roquet.client.errors import BadArgument, NotConnected, RequestRefused
+from roquet.client.errors import BadArgument, NotConnected, RequestRefused, Unreachable
 from roquet.client.names import check_group
 from roquet.client.queue_ref import QueueRef
-from roquet.client.timestamps import moment_of
+from roquet.client.timestamps import moment_of, utc
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.clients import (
     ConnectionInfo,
     ConsumerConnections,
     ConsumerRunningInfo,
     ConsumeStatus,
+    HeldMessage,
     ProcessQueueInfo,
     ProducerConnections,
 )
@@ -37,6 +40,8 @@ from roquet.protocol.names import BUILT_IN_GROUPS, RETRY_PREFIX, SYSTEM_GROUP_PR
 
 # A broker gives the client ten seconds.
 _RELAY_TIMEOUT_S: Final = 12.0
+# Each is a request to a client, through a broker.
+ASKED_MEMBERS_MAX: Final = 32
 # Groups that every broker has, or that belong to its own parts.
 _INTERNAL_GROUPS: Final = frozenset({*BUILT_IN_GROUPS, "SCHEDULE_CONSUMER"})
 _INTERNAL_PREFIXES: Final = (SYSTEM_GROUP_PREFIX, "CID_ONS", "%LITE_", "CID_DEFAULT_RMQ_SYS_")
@@ -113,6 +118,18 @@ class MemberRates:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageInHand:
+    """The message of a listener that has not returned."""
+
+    queue: QueueRef
+    offset: int
+    message_id: str
+    keys: str | None
+    # When the listener was called, by the clock of the member.
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class MemberInfo:
     """`properties` are under Java's names."""
 
@@ -121,6 +138,22 @@ class MemberInfo:
     subscriptions: Mapping[str, str]
     queues: Mapping[QueueRef, MemberQueue]
     rates: Mapping[str, MemberRates]
+    # Of each running listener, the oldest first; None from clients that do not report it.
+    in_hand: tuple[MessageInHand, ...] | None = None
+    # Where its threads and tasks are, if it was asked for.
+    stacks: str | None = None
+
+    @property
+    def done_rate(self) -> float:
+        """Messages a second that its listeners finished, of all topics."""
+        return sum(each.done for each in self.rates.values())
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSilent:
+    """Why a member did not report its state."""
+
+    reason: str
 
 
 async def list_groups(servers: AdminServers, *, with_internal: bool) -> list[str]:
@@ -236,26 +269,65 @@ async def producer_connections(servers: AdminServers, group: str) -> list[Client
     return list(_connections(found.values()))
 
 
-async def running_info(servers: AdminServers, group: str, client_id: str) -> MemberInfo:
+async def running_info(
+    servers: AdminServers, group: str, client_id: str, *, with_stacks: bool
+) -> MemberInfo:
     """Any broker that the client is connected to forwards the request to it."""
-    header = RunningInfoHeader(consumer_group=group, client_id=client_id)
-    code = RequestCode.GET_CONSUMER_RUNNING_INFO
+    brokers = (await _brokers_by_member(servers, group)).get(client_id)
+    if brokers is None:
+        raise NotConnected(servers.user_name(group), client_id)
+    header = RunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=with_stacks)
+    return await _info_at(servers, header, brokers, _RELAY_TIMEOUT_S)
+
+
+async def running_infos(
+    servers: AdminServers, group: str, *, with_stacks: bool
+) -> dict[str, MemberInfo | MemberSilent]:
+    """All members are asked at the same time; one that hangs does not hold up the others."""
+    members = sorted((await _brokers_by_member(servers, group)).items())
+
+    async def info(client_id: str, brokers: list[Master]) -> MemberInfo | MemberSilent:
+        header = RunningInfoHeader(
+            consumer_group=group, client_id=client_id, jstack_enable=with_stacks
+        )
+        try:
+            return await _info_at(servers, header, brokers, servers.config.timeout_s)
+        except (RequestRefused, Unreachable) as error:
+            return MemberSilent(str(error))
+
+    asked, others = members[:ASKED_MEMBERS_MAX], members[ASKED_MEMBERS_MAX:]
+    answers = await asyncio.gather(*(info(*each) for each in asked))
+    not_asked = MemberSilent(f"not asked: the group has more than {ASKED_MEMBERS_MAX} members")
+    return {client_id: answer for (client_id, _), answer in zip(asked, answers, strict=True)} | {
+        client_id: not_asked for client_id, _ in others
+    }
+
+
+async def _brokers_by_member(servers: AdminServers, group: str) -> dict[str, list[Master]]:
+    """Where each member of a group is connected, by client id."""
     brokers = await servers.replicas()
     found = await servers.ask_each(brokers, lambda broker: members_at(servers, group, broker))
-    refusals = []
+    by_member: defaultdict[str, list[Master]] = defaultdict(list)
+    for broker in brokers:
+        members = found.get(broker.broker_name)
+        for each in () if members is None else members.connection_set:
+            by_member[each.client_id].append(broker)
+    return by_member
+
+
+async def _info_at(
+    servers: AdminServers, header: RunningInfoHeader, brokers: Iterable[Master], timeout_s: float
+) -> MemberInfo:
+    """Raises what the last broker answered."""
+    code = RequestCode.GET_CONSUMER_RUNNING_INFO
     for name, address in brokers:
-        members = found.get(name)
-        if members is None or all(each.client_id != client_id for each in members.connection_set):
-            continue
         try:
-            reply = await servers.brokers.ask(address, code, header, timeout_s=_RELAY_TIMEOUT_S)
+            reply = await servers.brokers.ask(address, code, header, timeout_s=timeout_s)
         except RequestRefused as refused:
-            refusals.append(refused)
+            last = refused
             continue
         return member_info(servers, reply_body(ConsumerRunningInfo, reply, name))
-    if refusals:
-        raise refusals[0]
-    raise NotConnected(servers.user_name(group), client_id)
+    raise last
 
 
 async def _configs(servers: AdminServers, master: Master) -> dict[str, GroupConfig]:
@@ -300,6 +372,25 @@ def member_info(servers: AdminServers, reported: ConsumerRunningInfo) -> MemberI
             for queue, each in reported.mq_table.items()
         },
         {name(topic): _rates(each) for topic, each in reported.status_table.items()},
+        _in_hand(servers, reported.held_messages),
+        reported.jstack,
+    )
+
+
+def _in_hand(
+    servers: AdminServers, reported: list[HeldMessage] | None
+) -> tuple[MessageInHand, ...] | None:
+    if reported is None:
+        return None
+    return tuple(
+        MessageInHand(
+            QueueRef(servers.user_name(each.topic), each.broker_name, each.queue_id),
+            each.queue_offset,
+            each.message_id,
+            each.keys,
+            utc(each.since_timestamp),
+        )
+        for each in reported
     )
 
 

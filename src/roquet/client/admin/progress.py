@@ -66,8 +66,14 @@ class GroupProgress:
 
     group: str
     queues: tuple[QueueProgress, ...]
-    # Messages a second, as brokers count them.
-    rate: float
+    # Messages a second that members pulled, as brokers count them. What members have finished of
+    # them only they know: `MemberInfo.done_rate`.
+    pulled_rate: float
+
+    @property
+    def rate(self) -> float:
+        """The older name of `pulled_rate`."""
+        return self.pulled_rate
 
     @property
     def lag(self) -> int | None:

@@ -64,6 +64,7 @@ class Admin(BlockingTwin[AsyncAdmin]):
     members = blocking(AsyncAdmin.members)
     producers = blocking(AsyncAdmin.producers)
     running_info = blocking(AsyncAdmin.running_info)
+    running_infos = blocking(AsyncAdmin.running_infos)
     progress = blocking(AsyncAdmin.progress)
     plan_reset = blocking(AsyncAdmin.plan_reset)
     apply_reset = blocking(AsyncAdmin.apply_reset)

@@ -3,10 +3,12 @@
 Running information has the names of the Java client, whose tools show it.
 """
 
+import asyncio
 import sys
 import threading
 import traceback
 from collections.abc import Mapping
+from types import CoroutineType
 from typing import Final, Protocol
 
 from roquet.client.errors import BadArgument
@@ -156,9 +158,24 @@ def running_info(
 
 
 def _stacks() -> str:
-    """Where each thread is."""
+    """Where each thread and each task is."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    return "\n".join(
+    threads = [
         f"{names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
         for ident, frame in sys._current_frames().items()  # noqa: SLF001  There is no other way.
-    )
+    ]
+    tasks = [
+        f"task {task.get_name()}\n{''.join(traceback.format_list(_awaited_in(task.get_coro())))}"
+        for task in asyncio.all_tasks()
+    ]
+    return "\n".join(threads + tasks)
+
+
+def _awaited_in(coroutine: object) -> list[traceback.FrameSummary]:
+    """Where a task waits; `Task.get_stack` has its outermost frame only."""
+    frames = []
+    while isinstance(coroutine, CoroutineType) and coroutine.cr_frame is not None:
+        frame = coroutine.cr_frame
+        frames.append((frame, frame.f_lineno))
+        coroutine = coroutine.cr_await
+    return list(traceback.StackSummary.extract(frames))

@@ -26,6 +26,7 @@ from roquet.client.push.statistics import (
     ConsumerCounters,
     ConsumerStatistics,
     PushProgress,
+    held_messages,
     own_properties,
     queue_infos,
     topic_statuses,
@@ -161,6 +162,7 @@ class PushMember:
             has_stacks=has_stacks,
         )
         info.status_table = topic_statuses(self._counters, self._clock.monotonic_s())
+        info.held_messages = held_messages(self.workers.running, self._clock)
         return info
 
     async def consume_directly(self, message: ReceivedMessage) -> DirectConsumeResult:

@@ -1,23 +1,28 @@
 """Counts and rates of a push consumer: for its program, and for operators."""
 
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, final
 
 from roquet.client.group.membership import Membership
 from roquet.client.push.config import PushConsumerConfig
+from roquet.client.push.delivery import Running
 from roquet.client.push.queue_locks import QueueLocks
 from roquet.client.queue_ref import QueueRef
 from roquet.client.timestamps import moment_before, timestamp_ms
-from roquet.protocol.bodies.clients import ConsumeStatus, ProcessQueueInfo
+from roquet.clock import Clock
+from roquet.protocol.bodies.clients import ConsumeStatus, HeldMessage, ProcessQueueInfo
+from roquet.protocol.messages.message import KEY_SEPARATOR
 
 SAMPLE_PERIOD_S: Final = 10.0
 # As in Java, rates are those of the last minute.
 _SAMPLE_COUNT: Final = 7
 
 _MEGABYTE: Final = 1024 * 1024
+# As many as an operator reads.
+_HELD_COUNT_MAX: Final = 32
 
 
 @dataclass(slots=True)
@@ -155,6 +160,27 @@ def queue_infos(
         )
 
     return {queue: info(queue, each) for queue, each in progress.items()}
+
+
+def held_messages(running: Iterable[Running], clock: Clock) -> list[HeldMessage]:
+    """What listeners work on, those that take longest first."""
+    oldest = sorted(running, key=lambda each: each.begin_s)[:_HELD_COUNT_MAX]
+    now_ms, now_s = clock.now_ms(), clock.monotonic_s()
+
+    def held(running: Running) -> HeldMessage:
+        message = running.delivery.messages[0]
+        queue = message.queue
+        return HeldMessage(
+            topic=queue.topic,
+            broker_name=queue.broker_name,
+            queue_id=queue.queue_id,
+            queue_offset=message.queue_offset,
+            message_id=message.message_id,
+            keys=KEY_SEPARATOR.join(message.keys) or None,
+            since_timestamp=now_ms - round((now_s - running.begin_s) * 1000),
+        )
+
+    return [held(each) for each in oldest]
 
 
 def topic_statuses(counters: ConsumerCounters, now_s: float) -> dict[str, ConsumeStatus]:

@@ -211,9 +211,23 @@ class ConsumeStatus(Body, kw_only=True):
     pull_tps: float = always(0.0, name="pullTPS")
 
 
+class HeldMessage(Body, kw_only=True):
+    """The first message of a call of a listener that has not returned."""
+
+    broker_name: str
+    keys: str | None = None
+    message_id: str
+    queue_id: Int32
+    queue_offset: Int64
+    since_timestamp: Int64
+    topic: str
+
+
 class ConsumerRunningInfo(Body, kw_only=True):
     """Reply to 307."""
 
+    # Those held longest, first. Only consumers of Roquet report them; others ignore the member.
+    held_messages: list[HeldMessage] | None = None
     jstack: str | None = None
     mq_pop_table: QueueTable[PopProcessQueueInfo] | None = None  # 5.x only
     mq_table: QueueTable[ProcessQueueInfo] = always(QueueTable())

@@ -443,6 +443,32 @@ async def test_it_says_what_it_does(
     assert all(each.last_pull is not None for each in info.queues.values())
     assert info.properties["PROP_CONSUMEORDERLY"] == "false"
     assert info.subscriptions.keys() == {TOPIC, f"%RETRY%{GROUP}"}
+    assert info.in_hand == ()
+
+
+async def test_it_says_what_its_listeners_hold_and_where_they_wait(
+    cluster: LiveCluster, producer: AsyncProducer, admin: AsyncAdmin
+) -> None:
+    await send(producer, b"1")
+    is_called, may_return = asyncio.Event(), asyncio.Event()
+
+    async def stuck_listener(_message: ReceivedMessage) -> None:
+        is_called.set()
+        await may_return.wait()
+
+    begin = datetime.now(UTC)
+    async with consumer(cluster, stuck_listener):
+        await is_called.wait()
+        (client_id,) = (await admin.members(GROUP)).client_ids
+        info = await admin.running_info(GROUP, client_id, with_stacks=True)
+        may_return.set()
+    assert info.in_hand is not None
+    (held,) = info.in_hand
+    assert (held.queue.topic, held.offset) == (TOPIC, 0)
+    (stored,) = cluster.all_stored(TOPIC)
+    assert held.message_id == stored.message_id
+    assert begin - timedelta(seconds=1) < held.since <= datetime.now(UTC)
+    assert "in stuck_listener" in (info.stacks or "")
 
 
 # Its life.
