@@ -24,6 +24,8 @@ from roquet.client.admin.groups import (
 )
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.errors import ClientError, GroupNotFound
+from roquet.client.timestamps import utc
+from roquet.clock import SystemClock
 from roquet.protocol.names import RETRY_PREFIX
 from roquet.reporting import Fact, Report, ReportTable
 
@@ -224,7 +226,7 @@ def _member_row(client: str, info: MemberInfo | MemberSilent) -> tuple[Fact, ...
         oldest.message_id,
         oldest.keys,
         *oldest.queue,
-        oldest.since,
+        utc(SystemClock().now_ms()) - oldest.held,
         None,
     )
 

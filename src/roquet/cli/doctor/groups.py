@@ -1,18 +1,28 @@
 """Findings about consumer groups and their members."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from datetime import timedelta
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from roquet.cli.admin_commands.commands import Session
 from roquet.cli.doctor.finding import Finding, Severity
-from roquet.client.admin.groups import GroupMembers, GroupSettings, MemberInfo
+from roquet.client.admin.groups import (
+    GroupMembers,
+    GroupSettings,
+    MemberInfo,
+    MemberSilent,
+    MessageInHand,
+)
 from roquet.client.admin.progress import GroupProgress
-from roquet.client.errors import ClientError, GroupNotFound
+from roquet.client.errors import GroupNotFound
+from roquet.client.queue_ref import QueueRef
+from roquet.client.timestamps import utc
+from roquet.clock import SystemClock
+from roquet.reporting import shown
 
 _LAG_MAX: Final = timedelta(minutes=5)
-# Enough members to see whether their subscriptions agree.
-_ASKED_MEMBERS_MAX: Final = 32
+# A call of a listener that takes longer is worth a look.
+_CALL_MAX: Final = timedelta(seconds=30)
 
 
 async def examine(session: Session) -> AsyncIterator[Finding]:
@@ -23,7 +33,7 @@ async def examine(session: Session) -> AsyncIterator[Finding]:
             progress = await admin.progress(group)
             members = await admin.members(group)
             settings = await admin.group_settings(group)
-            infos = await _member_infos(session, group, members.client_ids)
+            infos = await admin.running_infos(group)
         except GroupNotFound as error:
             if wanted is None:
                 continue  # Deleted meanwhile.
@@ -33,24 +43,12 @@ async def examine(session: Session) -> AsyncIterator[Finding]:
         for finding in (
             *of_group_settings(group, settings),
             *of_progress(group, progress, members),
-            *of_members(group, infos),
+            *of_members(group, _reported(infos)),
+            *of_listeners(group, _reported(infos), utc(SystemClock().now_ms())),
         ):
             yield finding
         if group in dead:
             yield of_dead_letters(group, dead[group].message_count)
-
-
-async def _member_infos(
-    session: Session, group: str, client_ids: list[str]
-) -> dict[str, MemberInfo]:
-    """Of the members that answer."""
-    infos = {}
-    for client_id in client_ids[:_ASKED_MEMBERS_MAX]:
-        try:
-            infos[client_id] = await session.admin.running_info(group, client_id)
-        except ClientError:
-            continue
-    return infos
 
 
 def of_group_settings(group: str, settings: Mapping[str, GroupSettings]) -> Iterator[Finding]:
@@ -107,6 +105,50 @@ def of_members(group: str, infos: Mapping[str, MemberInfo]) -> Iterator[Finding]
             f"its members have different subscriptions, so some miss messages: {parts}",
             "give all members the same subscriptions, or use separate groups",
         )
+
+
+def of_listeners(group: str, infos: Mapping[str, MemberInfo], now: datetime) -> Iterator[Finding]:
+    """A listener that does not return holds up its queue, whatever the lag is."""
+    remedy = f"see where it waits: roquet group show {group} --stack"
+    for client, info in infos.items():
+        text = _unfinished(info, now) if info.in_hand is None else _in_hand(info.in_hand)
+        if text is not None:
+            yield Finding(Severity.WARNING, f"group {group}", f"{client} {text}", remedy)
+
+
+def _in_hand(in_hand: Sequence[MessageInHand]) -> str | None:
+    """Of our members, which name the message."""
+    stuck = [each for each in in_hand if each.held > _CALL_MAX]
+    if not stuck:
+        return None
+    oldest = stuck[0]
+    message = oldest.message_id + (f" (key {oldest.keys})" if oldest.keys else "")
+    others = f", and {len(stuck) - 1} more" if len(stuck) > 1 else ""
+    return (
+        f"has not finished message {message} of {_place(oldest.queue)} for"
+        f" {shown(oldest.held)}{others}"
+    )
+
+
+def _unfinished(info: MemberInfo, now: datetime) -> str | None:
+    """Of other members, which say when they finished something."""
+    waits = {
+        queue: now - each.last_consumed
+        for queue, each in info.queues.items()
+        if each.cached_count and each.last_consumed is not None
+    }
+    queue = max(waits, key=waits.__getitem__, default=None)
+    if queue is None or waits[queue] <= _CALL_MAX:
+        return None
+    return f"has finished no message of {_place(queue)} for {shown(waits[queue])}"
+
+
+def _place(queue: QueueRef) -> str:
+    return f"{queue.topic} {queue.broker_name}:{queue.queue_id}"
+
+
+def _reported(infos: Mapping[str, MemberInfo | MemberSilent]) -> dict[str, MemberInfo]:
+    return {client: each for client, each in infos.items() if isinstance(each, MemberInfo)}
 
 
 def _subscriptions(info: MemberInfo) -> tuple[tuple[str, str], ...]:

@@ -15,7 +15,7 @@ from roquet.client.cluster.brokers import reply_body
 from roquet.client.errors import BadArgument, NotConnected, RequestRefused, Unreachable
 from roquet.client.names import check_group
 from roquet.client.queue_ref import QueueRef
-from roquet.client.timestamps import moment_of, utc
+from roquet.client.timestamps import moment_of
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.clients import (
     ConnectionInfo,
@@ -125,8 +125,8 @@ class MessageInHand:
     offset: int
     message_id: str
     keys: str | None
-    # When the listener was called, by the clock of the member.
-    since: datetime
+    # How long ago the listener was called.
+    held: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +388,7 @@ def _in_hand(
             each.queue_offset,
             each.message_id,
             each.keys,
-            utc(each.since_timestamp),
+            timedelta(milliseconds=each.held_ms),
         )
         for each in reported
     )

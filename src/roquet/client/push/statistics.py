@@ -165,7 +165,7 @@ def queue_infos(
 def held_messages(running: Iterable[Running], clock: Clock) -> list[HeldMessage]:
     """What listeners work on, those that take longest first."""
     oldest = sorted(running, key=lambda each: each.begin_s)[:_HELD_COUNT_MAX]
-    now_ms, now_s = clock.now_ms(), clock.monotonic_s()
+    now_s = clock.monotonic_s()
 
     def held(running: Running) -> HeldMessage:
         message = running.delivery.messages[0]
@@ -177,7 +177,7 @@ def held_messages(running: Iterable[Running], clock: Clock) -> list[HeldMessage]
             queue_offset=message.queue_offset,
             message_id=message.message_id,
             keys=KEY_SEPARATOR.join(message.keys) or None,
-            since_timestamp=now_ms - round((now_s - running.begin_s) * 1000),
+            held_ms=round((now_s - running.begin_s) * 1000),
         )
 
     return [held(each) for each in oldest]

@@ -215,11 +215,12 @@ class HeldMessage(Body, kw_only=True):
     """The first message of a call of a listener that has not returned."""
 
     broker_name: str
+    # Not a time: clocks of clients and operators differ.
+    held_ms: Int64
     keys: str | None = None
     message_id: str
     queue_id: Int32
     queue_offset: Int64
-    since_timestamp: Int64
     topic: str
 
 

@@ -1,11 +1,18 @@
 """What is wrong with groups, and what helps: as decisions about answers."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from roquet.cli.doctor import groups
-from roquet.client.admin.groups import ClientConnection, GroupMembers, GroupSettings, MemberInfo
+from roquet.client.admin.groups import (
+    ClientConnection,
+    GroupMembers,
+    GroupSettings,
+    MemberInfo,
+    MemberQueue,
+    MessageInHand,
+)
 from roquet.client.admin.progress import GroupProgress, QueueProgress
 from roquet.client.queue_ref import QueueRef
 from tests.support.doctor_findings import bad
@@ -46,6 +53,45 @@ def test_problems_of_a_group(lag: int, minutes: int, member_count: int, found: l
 
 def member(**subscriptions: str) -> MemberInfo:
     return MemberInfo({}, {"%RETRY%g": "*", **subscriptions}, {}, {})
+
+
+NOW = datetime(2026, 11, 18, tzinfo=UTC)
+QUEUE = QueueRef("t", "a", 3)
+
+
+def in_hand(seconds: int, keys: str | None = None) -> MessageInHand:
+    return MessageInHand(QUEUE, 7, "ID", keys, timedelta(seconds=seconds))
+
+
+def queue(seconds: int, cached_count: int) -> dict[QueueRef, MemberQueue]:
+    last = NOW - timedelta(seconds=seconds)
+    return {QUEUE: MemberQueue(0, cached_count, False, NOW, last)}
+
+
+@pytest.mark.parametrize(
+    ("info", "found"),
+    [
+        (MemberInfo({}, {}, queue(90, 5), {}, ()), []),
+        (MemberInfo({}, {}, {}, {}, (in_hand(29),)), []),
+        (
+            MemberInfo({}, {}, {}, {}, (in_hand(45, "k1"),)),
+            ["warning: c has not finished message ID (key k1) of t a:3 for 45 s"],
+        ),
+        (
+            MemberInfo({}, {}, {}, {}, (in_hand(90), in_hand(31), in_hand(1))),
+            ["warning: c has not finished message ID of t a:3 for 1 min 30 s, and 1 more"],
+        ),
+        # Members that do not report what they hold.
+        (
+            MemberInfo({}, {}, queue(45, 5), {}),
+            ["warning: c has finished no message of t a:3 for 45 s"],
+        ),
+        (MemberInfo({}, {}, queue(45, 0), {}), []),
+        (MemberInfo({}, {}, queue(29, 5), {}), []),
+    ],
+)
+def test_listeners_that_do_not_return_are_named(info: MemberInfo, found: list[str]) -> None:
+    assert bad([*groups.of_listeners("g", {"c": info}, NOW)]) == found
 
 
 def test_members_with_different_subscriptions_lose_messages() -> None:

@@ -456,7 +456,6 @@ async def test_it_says_what_its_listeners_hold_and_where_they_wait(
         is_called.set()
         await may_return.wait()
 
-    begin = datetime.now(UTC)
     async with consumer(cluster, stuck_listener):
         await is_called.wait()
         (client_id,) = (await admin.members(GROUP)).client_ids
@@ -467,7 +466,7 @@ async def test_it_says_what_its_listeners_hold_and_where_they_wait(
     assert (held.queue.topic, held.offset) == (TOPIC, 0)
     (stored,) = cluster.all_stored(TOPIC)
     assert held.message_id == stored.message_id
-    assert begin - timedelta(seconds=1) < held.since <= datetime.now(UTC)
+    assert timedelta() <= held.held < timedelta(minutes=1)
     assert "in stuck_listener" in (info.stacks or "")
 
 
