@@ -35,6 +35,7 @@ MAY_CATCH_EVERYTHING = (
     "src/roquet/net/service.py",
     "src/roquet/client/callbacks.py",
     "src/roquet/client/push/workers.py",
+    "src/roquet/middleware/retry_policy.py",
     "src/roquet/client/blocking/loop_thread.py",
 )
 

@@ -96,6 +96,7 @@ if TYPE_CHECKING:
         TransactionEnd,
         TransactionState,
     )
+    from roquet.client.middleware import Middleware
     from roquet.client.producer.producer import AsyncProducer
     from roquet.client.producer.receipt import BatchReceipt, ProducerStatistics, SendReceipt
     from roquet.client.producer.request_reply import reply_to
@@ -120,6 +121,8 @@ if TYPE_CHECKING:
     from roquet.client.reader.config import TopicReaderConfig
     from roquet.client.reader.reader import AsyncTopicReader, Bounds
     from roquet.client.received import Death, DlqReason, ReceivedMessage
+    from roquet.client.typed.codecs import Codec
+    from roquet.client.typed.topic import Topic, TypedOn, Undecodable
     from roquet.net.errors import BadAddress
     from roquet.protocol.codes import Permission, ResponseCode
     from roquet.protocol.compression import Compression
@@ -153,6 +156,7 @@ __all__ = [
     "BrokerRoute",
     "ClientConnection",
     "ClientError",
+    "Codec",
     "Compression",
     "ConsistentHash",
     "ConsumeHook",
@@ -183,6 +187,7 @@ __all__ = [
     "MessageInHand",
     "MessageKind",
     "MessageNotFound",
+    "Middleware",
     "MissingBroker",
     "NoBroker",
     "NoNameServer",
@@ -235,6 +240,7 @@ __all__ = [
     "StateNotSaved",
     "Subscription",
     "TlsConfig",
+    "Topic",
     "TopicCounts",
     "TopicNotFound",
     "TopicRates",
@@ -247,6 +253,8 @@ __all__ = [
     "TransactionEnd",
     "TransactionProducer",
     "TransactionState",
+    "TypedOn",
+    "Undecodable",
     "Unreachable",
     "UsedAfterFork",
     "WrongLoop",
@@ -286,6 +294,7 @@ _HOMES: Final = {
     "BrokerRoute": "roquet.client.admin.topics",
     "ClientConnection": "roquet.client.admin.groups",
     "ClientError": "roquet.client.errors",
+    "Codec": "roquet.client.typed.codecs",
     "Compression": "roquet.protocol.compression",
     "ConsistentHash": "roquet.client.group.allocation",
     "ConsumeHook": "roquet.client.hooks",
@@ -312,6 +321,7 @@ _HOMES: Final = {
     "Message": "roquet.protocol.messages.message",
     "MessageKind": "roquet.client.hooks",
     "MessageNotFound": "roquet.client.errors",
+    "Middleware": "roquet.client.middleware",
     "MissingBroker": "roquet.client.admin.missing",
     "NoBroker": "roquet.client.errors",
     "NoNameServer": "roquet.client.errors",
@@ -362,6 +372,7 @@ _HOMES: Final = {
     "StateNotSaved": "roquet.state_file",
     "Subscription": "roquet.protocol.subscription",
     "TlsConfig": "roquet.client.cluster.tls",
+    "Topic": "roquet.client.typed.topic",
     "TopicCounts": "roquet.client.push.statistics",
     "TopicNotFound": "roquet.client.errors",
     "TopicRates": "roquet.client.push.statistics",
@@ -374,6 +385,8 @@ _HOMES: Final = {
     "TransactionEnd": "roquet.client.hooks",
     "TransactionProducer": "roquet.client.blocking.producer",
     "TransactionState": "roquet.client.hooks",
+    "TypedOn": "roquet.client.typed.topic",
+    "Undecodable": "roquet.client.typed.topic",
     "Unreachable": "roquet.client.errors",
     "UsedAfterFork": "roquet.client.errors",
     "WrongLoop": "roquet.client.errors",

@@ -34,6 +34,7 @@ WITH_EXAMPLE = {
     *("PullConsumer", "AsyncPullConsumer", "PullConsumerConfig", "Pulled"),
     *("Admin", "AsyncAdmin", "AdminConfig"),
     *("TopicReader", "AsyncTopicReader", "TopicReaderConfig"),
+    *("Topic", "Codec", "Middleware"),
 }
 # Rooms are described for their readers; `docs/testing.md` and `docs/spark.md` show them.
 ROOMS = {"pipeline", "testing"}

@@ -8,6 +8,7 @@ from roquet.client.arguments import bad, check_count, check_timeout
 from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.tls import TlsConfig
 from roquet.client.hooks import SendHook
+from roquet.client.middleware import Middleware, check_middleware
 from roquet.client.names import check_group, check_instance, check_topic
 from roquet.client.producer.queue_choice import RETRY_CODES
 from roquet.protocol.compression import Compression
@@ -55,6 +56,7 @@ class ProducerOptions(TypedDict, total=False):
     instance_name: str | None
     unit: str | None
     hooks: Sequence[SendHook]
+    middleware: Sequence[Middleware]
     trace: bool | str
 
 
@@ -114,6 +116,8 @@ class ProducerConfig:
     unit: str | None = None
     # Called around each send.
     hooks: Sequence[SendHook] = ()
+    # Surrounds each send; the first one is the outermost.
+    middleware: Sequence[Middleware] = ()
     # Send trace records of all messages: to the default trace topic, or to the one that is named.
     trace: bool | str = False
 
@@ -137,6 +141,7 @@ class ProducerConfig:
         if isinstance(self.trace, str):
             check_topic(self.trace)
         check_hooks(self.hooks, SendHook)
+        check_middleware(self.middleware)
         check_instance(self.instance_name, self.unit)
 
     @property

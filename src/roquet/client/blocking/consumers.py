@@ -17,6 +17,7 @@ from roquet.client.push.consumer import AsyncPushConsumer
 from roquet.client.push.iteration import DeliveryIterator
 from roquet.client.push.listeners import BatchListener, Listener, OneListener
 from roquet.client.received import ReceivedMessage
+from roquet.client.typed.topic import Topic, TypedOn
 
 L = TypeVar("L", bound=Listener)
 T = TypeVar("T")
@@ -111,9 +112,19 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
 
     subscribe = in_loop(AsyncPushConsumer.subscribe)
 
+    @overload
     def on(
         self, topic: str, *, tags: str | None = None, sql: str | None = None
-    ) -> Callable[[L], L]:
+    ) -> Callable[[L], L]: ...
+
+    @overload
+    def on(
+        self, topic: Topic[T], *, tags: str | None = None, sql: str | None = None
+    ) -> TypedOn[T]: ...
+
+    def on(
+        self, topic: str | Topic[Any], *, tags: str | None = None, sql: str | None = None
+    ) -> Any:
         return self._twin.on(topic, tags=tags, sql=sql)
 
     unsubscribe = in_loop(AsyncPushConsumer.unsubscribe)

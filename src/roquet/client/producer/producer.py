@@ -7,10 +7,10 @@ Every send ends in one of three ways: a receipt, `SendFailed` or `SendUnknown`.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from copy import copy
 from types import MappingProxyType
-from typing import Any, Final, Unpack, final
+from typing import Any, Final, TypeVar, Unpack, final
 
 from roquet.client.arguments import bad, check_count, check_queue, check_timeout
 from roquet.client.cluster.instance import ClientInstance
@@ -29,6 +29,7 @@ from roquet.client.errors import (
 )
 from roquet.client.hooks import MessageKind
 from roquet.client.lifecycle import AsyncResource
+from roquet.client.middleware import SendChain
 from roquet.client.names import check_topic, wrapped
 from roquet.client.producer.accumulator import Accumulator
 from roquet.client.producer.batching import (
@@ -51,6 +52,8 @@ from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.headers.messages import QueryMessageHeader
 from roquet.protocol.messages.message import Message
+
+R = TypeVar("R")
 
 _WHAT: Final = "producer"
 _NO_EXTRA: Final[Mapping[str, str]] = MappingProxyType({})
@@ -88,6 +91,7 @@ class AsyncProducer(AsyncResource):
         self._accumulator = Accumulator(
             _WHAT, config, Router(self._replies, ROUTES), self._replies.is_asked
         )
+        self._middleware = SendChain(config.middleware) or None
 
     async def open(self) -> None:
         """Connects nowhere: the first send does. Raises NotOpen after `close`."""
@@ -116,7 +120,8 @@ class AsyncProducer(AsyncResource):
         """
         if timeout_s is not TIMEOUT_S:  # A call for nothing is not cheap.
             check_timeout("timeout_s", timeout_s)
-        if queue is None and order_key is None and delay is None and delay_level is None:
+        is_usual = queue is None and order_key is None and delay is None and delay_level is None
+        if is_usual and self._middleware is None:
             fast = self._accumulator.fast_batching
             waiting = None if fast is None else fast.add(message, timeout_s)
             if fast is not None and waiting is not None:
@@ -131,14 +136,15 @@ class AsyncProducer(AsyncResource):
                     return await self._accumulator.send_later(message, timeout_s)
                 ready = self._accumulator.ready(message, _NO_EXTRA)
                 return await self._accumulator.send(ready, ANYWHERE, timeout_s)
-        target = _target(message, queue, order_key)
-        if delay is None and delay_level is None:
-            ready = self._accumulator.ready(message, _NO_EXTRA)
-        else:
-            extra = delay_properties(delay, delay_level, self._clock.now_ms())
-            kind = MessageKind.DELAYED if extra else MessageKind.NORMAL
+        extra = delay_properties(delay, delay_level, self._clock.now_ms())
+        kind = MessageKind.DELAYED if extra else MessageKind.NORMAL
+
+        def send_one(message: Message) -> Coroutine[None, None, SendReceipt]:
+            target = _target(message, queue, order_key)
             ready = self._accumulator.ready(message, extra, kind)
-        return await self._accumulator.send(ready, target, timeout_s)
+            return self._accumulator.send(ready, target, timeout_s)
+
+        return await self._through(message, send_one)
 
     async def send_oneway(
         self,
@@ -153,8 +159,13 @@ class AsyncProducer(AsyncResource):
         Raises SendFailed when it could not be sent, or BadArgument.
         """
         check_timeout("timeout_s", timeout_s)
-        target = _target(message, queue, order_key)
-        await self._accumulator.send_oneway(self._accumulator.ready(message, {}), target, timeout_s)
+
+        def send_one(message: Message) -> Coroutine[None, None, None]:
+            target = _target(message, queue, order_key)
+            ready = self._accumulator.ready(message, _NO_EXTRA)
+            return self._accumulator.send_oneway(ready, target, timeout_s)
+
+        await self._through(message, send_one)
 
     async def send_batch(
         self,
@@ -167,8 +178,10 @@ class AsyncProducer(AsyncResource):
         """Sends messages of one topic in as few requests as fit, one after the other.
 
         Those of one request go to one queue, in their order. Raises as `send` does when there is
-        one request, else SomeFailed: messages after a failure are not sent.
+        one request, else SomeFailed: messages after a failure are not sent. With middleware,
+        which sees one message at a time, it raises BadArgument.
         """
+        self._refuse_middleware("send_batch", "`send_many`, with `linger_ms` for shared requests")
         check_timeout("timeout_s", timeout_s)
         target = _target(_first_of_batch(messages), queue, order_key)
         ready = [self._accumulator.ready(message, {}) for message in messages]
@@ -193,8 +206,9 @@ class AsyncProducer(AsyncResource):
 
         They are not parsed: each needs its id, and its namespace, among its properties. None may
         have a delay or be part of a transaction. Hooks see the body as one message.
-        Raises as `send` does.
+        Raises as `send` does, and BadArgument with middleware.
         """
+        self._refuse_middleware("send_encoded", "`send_many`")
         check_timeout("timeout_s", timeout_s)
         message = Message(topic, body)
         target = _target(message, queue, order_key)
@@ -222,6 +236,8 @@ class AsyncProducer(AsyncResource):
         if isinstance(messages, Message | str | bytes) or not isinstance(messages, Iterable):
             raise bad("messages", "a list of Messages", messages)
         self._accumulator.usable()
+        if self._middleware is not None:
+            return await self._send_each(messages, in_flight, timeout_s)
         results: dict[int, Sequence[SendResult]] = {}
         size_max = 0 if self._config.linger_ms is None else self._config.message_size_max
         # All workers take from the same iterator; none waits between taking and sending.
@@ -254,11 +270,15 @@ class AsyncProducer(AsyncResource):
         check_timeout("timeout_s", timeout_s)
         instance = self._accumulator.usable().instance
         deadline_s = asyncio.get_running_loop().time() + timeout_s
-        target = _target(message, queue, order_key)
         with self._replies.expected(instance.id, timeout_s) as (properties, reply):
-            ready = self._accumulator.ready(message, properties, is_request=True)
+
+            def send_one(message: Message) -> Coroutine[None, None, SendReceipt]:
+                target = _target(message, queue, order_key)
+                ready = self._accumulator.ready(message, properties, is_request=True)
+                return self._accumulator.send(ready, target, timeout_s)
+
             try:
-                receipt = await self._accumulator.send(ready, target, timeout_s)
+                receipt = await self._through(message, send_one)
             except NotYetSafe as error:
                 receipt = error.receipts[0]  # It can be consumed, which is enough here.
             try:
@@ -295,6 +315,36 @@ class AsyncProducer(AsyncResource):
         return self._accumulator.statistics()
 
     # How it is done.
+
+    def _through(
+        self, message: Message, send: Callable[[Message], Coroutine[None, None, R]]
+    ) -> Coroutine[None, None, R]:
+        """Sends a message, inside of the middleware if there is any."""
+        return send(message) if self._middleware is None else self._middleware(message, send)
+
+    def _refuse_middleware(self, method: str, instead: str) -> None:
+        if self._middleware is not None:
+            raise BadArgument(
+                f"`{method}` goes past the middleware of this producer: use {instead}"
+            )
+
+    async def _send_each(
+        self, messages: Iterable[Message], in_flight: int, timeout_s: float
+    ) -> list[SendReceipt]:
+        results: dict[int, SendResult] = {}
+        numbered = enumerate(messages)
+
+        async def work() -> None:
+            for index, message in numbered:
+                try:
+                    results[index] = await self.send(message, timeout_s=timeout_s)
+                except ClientError as error:
+                    results[index] = error
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(in_flight):
+                group.create_task(work())
+        return _receipts([results[index] for index in range(len(results))])
 
     async def _part_results(self, part: Sequence[Ready], timeout_s: float) -> Sequence[SendResult]:
         if len(part) == 1:

@@ -14,7 +14,7 @@ producer that only prepares has no `check`, and is never asked.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, Unpack, final
 
@@ -34,6 +34,7 @@ from roquet.client.errors import (
 )
 from roquet.client.hooks import MessageKind, TransactionEnd, TransactionState
 from roquet.client.lifecycle import AsyncResource
+from roquet.client.middleware import SendChain
 from roquet.client.names import wrapped
 from roquet.client.producer.accumulator import Accumulator
 from roquet.client.producer.queue_choice import ANYWHERE
@@ -130,6 +131,7 @@ class AsyncTransactionProducer(AsyncResource):
         self._group = group
         self._ends = TransactionEnds(_WHAT, config, check)
         self._accumulator = self._ends.accumulator
+        self._middleware = SendChain(config.middleware)
 
     async def open(self) -> None:
         """With a `check` it is registered with all brokers, which may check transactions of other
@@ -221,9 +223,15 @@ class AsyncTransactionProducer(AsyncResource):
             Property.TRANSACTION_PREPARED: _PREPARED,
             Property.PRODUCER_GROUP: self._ends.wire_group,
         }
-        ready = self._accumulator.ready(message, extra, MessageKind.HALF)
+
+        def send_one(changed: Message) -> Coroutine[None, None, SendReceipt]:
+            if changed.topic != message.topic:
+                raise BadArgument("middleware must not change the topic of a transaction")
+            ready = self._accumulator.ready(changed, extra, MessageKind.HALF)
+            return self._accumulator.send(ready, ANYWHERE, timeout_s)
+
         try:
-            return await self._accumulator.send(ready, ANYWHERE, timeout_s)
+            return await self._middleware(message, send_one)
         except NotYetSafe as error:
             # The broker could lose it after the local transaction.
             rollback = TransactionState.ROLLBACK

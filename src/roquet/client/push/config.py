@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from roquet.client.config import check_hooks
+from roquet.client.errors import BadArgument
 from roquet.client.group.config import NEVER, SOON, MemberConfig, MemberOptions, Ranges
 from roquet.client.hooks import ConsumeHook
+from roquet.client.middleware import Middleware, check_middleware
 from roquet.client.names import check_topic
 
 # The default of brokers.
@@ -23,6 +25,7 @@ class PushConsumerOptions(MemberOptions, total=False):
     `PushConsumerConfig` explains them."""
 
     hooks: Sequence[ConsumeHook]
+    middleware: Sequence[Middleware]
     trace: bool | str
     orderly: bool
     concurrency: int
@@ -53,6 +56,8 @@ class PushConsumerConfig(MemberConfig):
     """
 
     hooks: Sequence[ConsumeHook] = ()
+    # Surrounds each call of the listener; the first one is the outermost.
+    middleware: Sequence[Middleware] = ()
     # Traces messages: to the default trace topic, or to the topic of this name.
     trace: bool | str = False
     # With a number the listener gets a list of up to that many messages of one queue.
@@ -90,6 +95,9 @@ class PushConsumerConfig(MemberConfig):
         if isinstance(self.trace, str):
             check_topic(self.trace)
         check_hooks(self.hooks, ConsumeHook)
+        check_middleware(self.middleware)
+        if self.middleware and self.batch_size is not None:
+            raise BadArgument("`middleware` sees one message at a time: leave out `batch_size`")
 
     @property
     def pull_count_max(self) -> int:

@@ -21,12 +21,13 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from operator import itemgetter
-from typing import Final, TypeVar, Unpack, final, overload
+from typing import Any, Final, TypeVar, Unpack, final, overload
 
 from roquet.client.errors import BadArgument, NothingToRead
 from roquet.client.group.readiness import no_topic
 from roquet.client.group.subscriptions import Subscriptions
 from roquet.client.lifecycle import AsyncResource, Lifecycle
+from roquet.client.middleware import surrounded
 from roquet.client.names import unwrapped
 from roquet.client.push.config import PushConsumerConfig, PushConsumerOptions
 from roquet.client.push.iteration import DeliveryIterator, Iterations
@@ -36,6 +37,7 @@ from roquet.client.push.outcome import BROKER_DECIDES, RetryLater
 from roquet.client.push.statistics import ConsumerStatistics
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
+from roquet.client.typed.topic import Topic, TypedOn, decoding
 from roquet.clock import SystemClock
 from roquet.net.loop import stop_signals
 from roquet.protocol.names import RETRY_PREFIX
@@ -43,6 +45,7 @@ from roquet.protocol.names import RETRY_PREFIX
 _WHAT: Final = "push consumer"
 
 L = TypeVar("L", bound=Listener)
+T = TypeVar("T")
 
 
 @final
@@ -162,19 +165,38 @@ class AsyncPushConsumer(AsyncResource):
         self._subscriptions.add(topic, tags, sql, self._clock.now_ms())
         self._update_member()
 
+    @overload
     def on(
         self, topic: str, *, tags: str | None = None, sql: str | None = None
-    ) -> Callable[[L], L]:
+    ) -> Callable[[L], L]: ...
+
+    @overload
+    def on(
+        self, topic: Topic[T], *, tags: str | None = None, sql: str | None = None
+    ) -> TypedOn[T]: ...
+
+    def on(
+        self, topic: str | Topic[Any], *, tags: str | None = None, sql: str | None = None
+    ) -> Any:
         """Subscribes to a topic and makes the function below its listener.
 
-        Before `open`, and without a listener for all topics. Raises BadArgument.
+        That of a typed topic gets the value, and if it has a second parameter, the message; what
+        cannot be decoded is a dead letter at once. Before `open`, and without a listener for all
+        topics. Raises BadArgument.
         """
         if self._lifecycle.session is not None:
             raise BadArgument("the consumer is open already; add listeners before `open`")
+        if isinstance(topic, Topic) and self._config.batch_size is not None:
+            raise BadArgument(
+                "a typed topic delivers one value at a time: leave out `batch_size`, or use "
+                f"on({topic.name!r}) and `Topic.decode` for each message"
+            )
 
-        def listen(listener: L) -> L:
-            self._listeners.add(topic, listener)
-            self.subscribe(topic, tags=tags, sql=sql)
+        def listen(listener: Any) -> Any:
+            name = topic.name if isinstance(topic, Topic) else topic
+            listening = decoding(topic, listener) if isinstance(topic, Topic) else listener
+            self._listeners.add(name, listening)
+            self.subscribe(name, tags=tags, sql=sql)
             return listener
 
         return listen
@@ -235,7 +257,9 @@ class AsyncPushConsumer(AsyncResource):
         return ConsumerStatistics() if member is None else member.statistics()
 
     def _new_member(self) -> PushMember:
-        return PushMember(self._config, self._listeners.one(), self._subscriptions, self._clock)
+        config = self._config
+        listener = surrounded(self._listeners.one(), config.middleware, config.group)
+        return PushMember(config, listener, self._subscriptions, self._clock)
 
     def _iterations(self) -> Iterations:
         workers = self._lifecycle.usable().workers
