@@ -111,13 +111,13 @@ def test_every_way_to_send_takes_a_typed_message(cluster: BlockingCluster) -> No
     reading = PullConsumer(cluster.name_server, "archive", start_from=StartFrom.FIRST)
     reading.subscribe(topic.name)
     found: list[int] = []
+
+    def has_all() -> bool:
+        found.extend(topic.decode(each).number for each in reading.poll(timeout_s=1))
+        return len(found) >= 7
+
     with reading:
-        wait_until(
-            lambda: (
-                found.extend(topic.decode(each).number for each in reading.poll(timeout_s=1))
-                or len(found) >= 7
-            )
-        )
+        wait_until(has_all)
     assert sorted(found) == [1, 2, 3, 4, 5, 6, 7]
 
 
@@ -171,7 +171,7 @@ def test_a_listener_of_three_things_is_refused() -> None:
     def bill(order: Order, message: ReceivedMessage, more: int) -> None: ...
 
     with pytest.raises(BadArgument, match="of one value, or of one value and its message"):
-        PushConsumer("127.0.0.1:9876", "billing").on(ORDERS)(bill)  # type: ignore[call-overload]
+        PushConsumer("127.0.0.1:9876", "billing").on(ORDERS)(bill)  # type: ignore[arg-type]
 
 
 def test_batches_of_a_typed_topic_are_refused_with_the_way_out() -> None:
