@@ -18,6 +18,7 @@ from roquet.client.queue_ref import QueueRef
 from roquet.protocol.messages.message import Message
 from tests.support.command_line import Finished, roquet
 from tests.support.dead_broker import dead_broker
+from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurBroker, OurNameServer
 
 TIMEOUT_S = 1.5
@@ -200,3 +201,37 @@ def test_a_broker_at_a_wrong_address_is_missing(tmp_path: Path) -> None:
     assert finished.exit_code == 3
     (problem,) = json.loads(finished.stdout)["problem"]
     assert (problem["broker"], problem["address"]) == ("broker-b", address)
+
+
+def test_what_a_killed_broker_holds_is_missed_by_name(tmp_path: Path) -> None:
+    with OurNameServer(tmp_path / "names") as names:
+        one, killed = (
+            OurBroker(tmp_path / name, names.address, broker_name=name)
+            for name in ("broker-a", "broker-b")
+        )
+        with one:
+            killed.start()
+            filled(names.address)
+            with Admin(names.address) as admin:
+                admin.create_topic("only-b", broker="broker-b")
+                killed.kill()
+                wait_until(lambda: len(admin.brokers(with_state=False)) == 1)
+            for words, kept in (
+                (("topic", "list"), "topics"),
+                (("topic", "show", "t"), "queues"),
+                (("group", "show", "billing"), "queues"),
+                (("group", "list"), "groups"),
+                (("dlq", "list"), "groups"),
+                (("message", "by-key", "t", "at-b"), "messages"),
+                (("message", "by-key", "only-b", "key"), None),
+                (("topic", "show", "only-b"), None),
+                (("group", "show", "absent"), None),
+            ):
+                finished = asked(Place(names.address, killed, {}), *words, "--json")
+                assert finished.exit_code == 3, (words, finished)
+                assert finished.stderr.endswith(NOT_WHOLE)
+                shown = json.loads(finished.stdout)
+                (problem,) = shown.pop("problem")
+                assert (problem["broker"], problem["address"]) == ("broker-b", killed.address)
+                assert problem["problem"].startswith("lost since 20")
+                assert (kept in shown) == (kept is not None)

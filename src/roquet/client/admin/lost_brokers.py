@@ -8,9 +8,8 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from roquet.client.admin.servers import AdminServers
 from roquet.client.cluster.brokers import reply_body
 from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.errors import NoNameServer, RequestRefused, Unreachable
@@ -24,6 +23,9 @@ from roquet.protocol.bodies.name_server import (
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.name_server import UnregisterBrokerHeader
+
+if TYPE_CHECKING:
+    from roquet.client.admin.servers import AdminServers
 
 B = TypeVar("B", bound=Body)
 
@@ -46,7 +48,7 @@ class LostBroker:
         return self.broker_id == MASTER_ID
 
 
-async def lost_brokers(servers: AdminServers) -> list[LostBroker] | None:
+async def lost_brokers(servers: "AdminServers") -> list[LostBroker] | None:
     remembered, registered = await asyncio.gather(
         _answers(servers, RequestCode.GET_LOST_BROKERS, LostBrokerList),
         _answers(servers, RequestCode.GET_BROKER_CLUSTER_INFO, ClusterInfo),
@@ -74,7 +76,7 @@ def lost_everywhere(
     return [_lost_broker(each) for place, each in latest.items() if place not in present]
 
 
-async def forget_broker(servers: AdminServers, lost: LostBroker) -> None:
+async def forget_broker(servers: "AdminServers", lost: LostBroker) -> None:
     header = UnregisterBrokerHeader(
         broker_name=lost.broker_name,
         broker_addr=lost.address,
@@ -84,7 +86,7 @@ async def forget_broker(servers: AdminServers, lost: LostBroker) -> None:
     await servers.call_each_name_server(RequestCode.UNREGISTER_BROKER, header)
 
 
-async def _answers(servers: AdminServers, code: RequestCode, body_type: type[B]) -> list[B]:
+async def _answers(servers: "AdminServers", code: RequestCode, body_type: type[B]) -> list[B]:
     """Of the name servers that know the request. Raises NoNameServer if none can be reached."""
 
     async def asked(address: str) -> B | Unreachable | None:

@@ -1,5 +1,6 @@
 """The brokers that answers in part are without, and why."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
@@ -28,6 +29,9 @@ class MissingBrokers:
         self._by_name: dict[str, MissingBroker] = {}
         # By address. One that hangs is waited for once, not once for each topic.
         self._unreachable: dict[str, MissingBroker] = {}
+        # Whether those are noted that name servers have lost. One asks, the others wait for it.
+        self.has_lost = False
+        self.looking_for_lost = asyncio.Lock()
 
     def __iter__(self) -> Iterator[MissingBroker]:
         return (self._by_name[name] for name in sorted(self._by_name))

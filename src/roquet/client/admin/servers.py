@@ -14,6 +14,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypedDict, TypeVar, final
 
+from roquet.client.admin.lost_brokers import lost_brokers
 from roquet.client.admin.missing import MissingBroker, MissingBrokers
 from roquet.client.arguments import check_timeout
 from roquet.client.cluster.brokers import Brokers
@@ -184,6 +185,7 @@ class AdminServers:
 
         Raises NoBroker when there are none.
         """
+        await self.note_lost()
         table = (await self.cluster_info()).broker_addr_table
         found = self._replicas({name: data.broker_addrs for name, data in table.items()})
         if not found:
@@ -192,6 +194,7 @@ class AdminServers:
 
     async def route(self, topic: str) -> Route:
         """The current route. Raises TopicNotFound."""
+        await self.note_lost()
         route = await self.routes.newest(topic, self.config.timeout_s)
         if route is None:
             # Without brokers, nobody knows which topics there are.
@@ -220,6 +223,33 @@ class AdminServers:
                 reason = "it has no master; a slave answers, which may lack the newest messages"
                 self.missing.note(MissingBroker(*replica, Unreachable(name, reason)))
         return found
+
+    async def note_lost(self) -> None:
+        """In part: notes brokers that left without a word. They may have what is asked for."""
+        missing = self.missing
+        if missing is None:
+            return
+        async with missing.looking_for_lost:
+            if not missing.has_lost:
+                for each in await self._lost():
+                    missing.note(each)
+                missing.has_lost = True
+
+    async def _lost(self) -> list[MissingBroker]:
+        """Without those that have another replica: it answers, or is noted as a slave."""
+        registered = (await self.cluster_info()).broker_addr_table
+        return [
+            MissingBroker(
+                each.broker_name,
+                each.address,
+                Unreachable(
+                    each.broker_name,
+                    f"lost since {each.since.isoformat(' ', 'seconds')} ({each.reason})",
+                ),
+            )
+            for each in await lost_brokers(self) or ()
+            if each.broker_name not in registered
+        ]
 
     async def ask_each(
         self, brokers: Iterable[Master], ask: Callable[[Master], Awaitable[T]]
