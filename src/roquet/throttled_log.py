@@ -42,7 +42,10 @@ class ThrottledLog:
     def add(
         self, key: Hashable, text: str, *, level: int = logging.WARNING, count: int = 1
     ) -> None:
-        """Logs `text` now if its key is new or its period is over, and counts it otherwise."""
+        """Logs `text` now if its key is new or its period is over, and counts it otherwise.
+
+        With `count=0` it is a condition that lasts, not an event.
+        """
         repeated = self._by_key.get(key)
         if repeated is None:
             self._by_key[key] = _Repeated(self._now_s() + self._period_s)
@@ -74,7 +77,7 @@ class ThrottledLog:
         self._by_key.clear()
 
     def _write(self, repeated: _Repeated) -> None:
-        if repeated.count == 1:
+        if repeated.count <= 1:
             self._log.log(repeated.level, "%s", repeated.last)
         else:
             self._log.log(repeated.level, "%s (%d times)", repeated.last, repeated.count)

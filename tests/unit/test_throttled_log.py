@@ -95,3 +95,12 @@ def test_all_conditions_can_be_over_at_once(
     throttled.clear_all()
     throttled.warning("disk", "disk full again")
     assert caplog.messages == ["disk full", "disk full again"]
+
+
+def test_a_condition_that_lasts_is_logged_once_a_period_without_a_count(
+    throttled: ThrottledLog, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        throttled.add("slaves", "no slave", count=0)
+        time.now_s += PERIOD_S / 2
+    assert caplog.messages == ["no slave", "no slave"]

@@ -144,6 +144,7 @@ async def _tick(broker: Broker) -> None:
     broker.store.relieve()
     broker.tables.offsets.trim()
     broker.messages.refused_writes.flush()
+    broker.replication.log_shortage()
     if broker.access.guard is not None:
         broker.access.guard.tick()
     save_progress(broker.waiting.progress, broker.replication)

@@ -22,6 +22,8 @@ _COLUMNS = (
     "lag_bytes",
     "lag_s",
     "in_sync",
+    "slaves",
+    "acknowledge",
     "problem",
 )
 
@@ -31,7 +33,7 @@ _LOST_COLUMNS = ("cluster", "broker", "role", "address", "lost_since", "reason")
 def define(parser: ArgumentParser) -> None:
     parser.description = (
         "Show all brokers: role, address, version, message rates, disk usage, and for replicas"
-        " epoch, lag and in-sync set; and those that were lost within the last day."
+        " epoch, lag, in-sync set, slaves and policy; and those that were lost within the last day."
         " Exits with 1 if a broker is lost, unreachable or has a problem, or if there is none."
     )
     define_command(parser, _show)
@@ -71,6 +73,8 @@ def _row(broker: BrokerInfo) -> tuple[Fact, ...]:
         broker.lag_bytes,
         broker.lag_s,
         None if broker.in_sync is None else ",".join(map(str, broker.in_sync)),
+        broker.slave_count,
+        broker.acknowledge,
         broker.error or broker.problem,
     )
 

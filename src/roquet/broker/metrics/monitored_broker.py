@@ -147,7 +147,8 @@ class MonitoredBroker:
         found = []
         if (refusal := refusal_text(broker.store)) is not None:
             found.append(f"{name}: {refusal}")
-        problems = (broker.replication.obstacle, broker.registrar.conflict)
+        replication = broker.replication
+        problems = (replication.obstacle, replication.shortage, broker.registrar.conflict)
         found += [f"{name}: {problem}" for problem in problems if problem is not None]
         if not broker.registrar.is_known:
             found.append(f"{name}: no name server knows this broker, so no client finds it")

@@ -152,6 +152,16 @@ class ReplicaProgress:
             and end - self.confirmed_end < self._lag_size_max
         )
 
+    def shortage(self) -> str | None:
+        """Why no message is waited for, so that no send is safe; None if it is."""
+        found, needed = len(self._counted()), self._slaves_needed
+        if found < needed:
+            kind = "linked" if self.members is None else "linked and in sync"
+            return f"confirmations needed from slaves: {needed}, slaves {kind}: {found}"
+        if not self.is_awaited(self._log_end()):
+            return f"slaves are {self._lag_size_max} bytes behind (haSlaveFallbehindMax) or more"
+        return None
+
     @property
     def shown_end(self) -> int:
         """What lies after it in the log is not shown to readers yet."""

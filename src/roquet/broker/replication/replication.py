@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from math import inf
-from typing import final
+from typing import Final, final
 
 import msgspec
 
@@ -20,8 +20,11 @@ from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.store.message_store import MessageStore
 from roquet.store.replica_log import Grown
+from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
+
+_SHORTAGE: Final = "shortage"
 
 
 class RestartAsSlave(msgspec.Struct, frozen=True):
@@ -59,6 +62,7 @@ class Replication:
         # With etcd: whether this broker may act on what it knows of elections.
         self.lease: Lease | None = None
         self.replicas = slave_links.replicas
+        self._shortages = ThrottledLog(log, clock.monotonic_s)
         # Changes of topics and groups, where there are epochs.
         self.table_log = table_log
         # Of a slave, as the name servers or etcd had it last; None before they knew one.
@@ -123,6 +127,25 @@ class Replication:
             " broker demote ADDRESS --force --id NUMBER"
         )
 
+    @property
+    def shortage(self) -> str | None:
+        """Why every send is answered with SLAVE_NOT_AVAILABLE; None if it is not."""
+        reason = None if self.master_link is not None else self.replicas.shortage()
+        if reason is None:
+            return None
+        return (
+            f"no send is safe, all are answered with SLAVE_NOT_AVAILABLE: {reason}"
+            f" (replication.acknowledge is {self.ack_rule.policy.value}). Start its slaves again"
+        )
+
+    def log_shortage(self) -> None:
+        """Called every second; logged every minute while it lasts."""
+        shortage = self.shortage
+        if shortage is None:
+            self._shortages.clear(_SHORTAGE)
+        else:
+            self._shortages.add(_SHORTAGE, shortage, count=0)
+
     def step_down(self, succession: Succession) -> None:
         """Another broker is the master of a later epoch. Raises StateNotSaved."""
         assert self.secret is not None, "only a broker with epochs can be succeeded"
@@ -168,11 +191,12 @@ class Replication:
 
     def runtime_entries(self) -> dict[str, str]:
         """For operators, under keys of ours."""
+        problems = (self.obstacle, self.replicas.duplicate, self.shortage)
         entries = {
             "brokerRole": self.config.role.value,
             "replicationEpoch": str(self.epoch),
             "replicationAcknowledge": self.ack_rule.policy.value,
-            "replicationProblem": self.obstacle or self.replicas.duplicate or "",
+            "replicationProblem": "; ".join(filter(None, problems)),
         }
         link = self.master_link
         if link is not None:
@@ -186,13 +210,14 @@ class Replication:
     def _entries_of_slaves(self) -> dict[str, str]:
         log_end, now_s = self._store.log_end, self._clock.monotonic_s()
         slaves = self.replicas.slaves
-        lags = [log_end - slave.confirmed_end for slave in slaves]
-        lag_s = min((slave.lag_s(log_end, now_s) for slave in slaves), default=0.0)
+        # Without a slave there is no lag, not even one of 0.
+        lag_size = str(min(log_end - each.confirmed_end for each in slaves)) if slaves else "-"
+        lag_s = f"{min(each.lag_s(log_end, now_s) for each in slaves):.1f}" if slaves else "-"
         return {
             "slaveCount": str(len(slaves)),
-            "slaveLagBytes": str(min(lags, default=0)),
-            "replicationLagBytes": str(min(lags, default=0)),
-            "replicationLagSeconds": f"{lag_s:.1f}",
+            "slaveLagBytes": lag_size,
+            "replicationLagBytes": lag_size,
+            "replicationLagSeconds": lag_s,
             "inSyncSet": ",".join(map(str, sorted(self.in_sync()))),
         }
 

@@ -37,6 +37,7 @@ from roquet.protocol.headers.name_server import (
 from roquet.protocol.properties_text import read_properties_text, write_properties_text
 
 _NAMES: Final = "name server"
+_PROBLEM_KEYS: Final = ("replicationProblem", "registrationConflict")
 # The format of a broker's uptime.
 _running = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]").fullmatch
 
@@ -64,6 +65,10 @@ class BrokerInfo:
     lag_bytes: int | None = None
     lag_s: float | None = None
     in_sync: tuple[int, ...] | None = None
+    # How many slaves are linked to a master, and when a send is acknowledged: "async", "one" or
+    # "quorum". Only Roquet brokers report these, too.
+    slave_count: int | None = None
+    acknowledge: str | None = None
     # Why messages are at risk although it answers: two masters, a log that cannot be replicated.
     problem: str | None = None
     error: str | None = None
@@ -197,7 +202,9 @@ async def _described(servers: AdminServers, broker: BrokerInfo) -> BrokerInfo:
         lag_bytes=_whole_number(table.get("replicationLagBytes")),
         lag_s=_first_number(table.get("replicationLagSeconds")),
         in_sync=_members(table.get("inSyncSet")),
-        problem=table.get("replicationProblem") or table.get("registrationConflict") or None,
+        slave_count=_whole_number(table.get("slaveCount")),
+        acknowledge=table.get("replicationAcknowledge"),
+        problem="; ".join(filter(None, map(table.get, _PROBLEM_KEYS))) or None,
     )
 
 

@@ -225,3 +225,24 @@ def test_slaves_that_cannot_tell_for_which_log_a_table_is_true_have_the_shortest
     assert log.replicas.apache_end == 4800
     log.replicas.leave(near)
     assert log.replicas.apache_end == 4900
+
+
+def test_too_few_slaves_are_a_shortage() -> None:
+    log = Log()
+    assert log.replicas.shortage() == "confirmations needed from slaves: 1, slaves linked: 0"
+    slave = log.slave(4000)
+    assert log.replicas.shortage() == "slaves are 1000 bytes behind (haSlaveFallbehindMax) or more"
+    log.replicas.confirm(slave, 4001)
+    assert log.replicas.shortage() is None
+    log.replicas.leave(slave)
+    log.replicas.require(0)
+    assert log.replicas.shortage() is None
+
+
+def test_a_slave_that_is_not_in_sync_does_not_end_a_shortage() -> None:
+    master = ElectedMaster({1, 2})
+    master.replica(3, 5000)
+    expected = "confirmations needed from slaves: 1, slaves linked and in sync: 0"
+    assert master.replicas.shortage() == expected
+    master.replica(2, 5000)
+    assert master.replicas.shortage() is None
