@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from roquet import pipeline, testing
     from roquet.client.admin.admin import AsyncAdmin
     from roquet.client.admin.cluster import AccountSettings, BrokerAccounts, BrokerInfo, Promotion
+    from roquet.client.admin.dead_letters import LetterPlace, Resent
     from roquet.client.admin.deliveries import Deliveries, DeliveryState, GroupDelivery
     from roquet.client.admin.groups import (
         ClientConnection,
@@ -175,6 +176,7 @@ __all__ = [
     "GroupNotFound",
     "GroupProgress",
     "GroupSettings",
+    "LetterPlace",
     "LostBroker",
     "MachineRoom",
     "MachineRoomNearby",
@@ -221,6 +223,7 @@ __all__ = [
     "ReceivedMessage",
     "RecordChunk",
     "RequestRefused",
+    "Resent",
     "ResetPlan",
     "ResponseCode",
     "RetryLater",
@@ -287,6 +290,8 @@ _HOMES: Final = {
     "BrokerAccounts": "roquet.client.admin.cluster",
     "BrokerInfo": "roquet.client.admin.cluster",
     "LostBroker": "roquet.client.admin.lost_brokers",
+    "LetterPlace": "roquet.client.admin.dead_letters",
+    "Resent": "roquet.client.admin.dead_letters",
     "Deliveries": "roquet.client.admin.deliveries",
     "DeliveryState": "roquet.client.admin.deliveries",
     "GroupDelivery": "roquet.client.admin.deliveries",

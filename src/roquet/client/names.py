@@ -13,6 +13,7 @@ from roquet.protocol.names import (
     CLOSED_TOPICS,
     DLQ_PREFIX,
     NAME_SIZE_MAX,
+    RESENT_PREFIX,
     RETRY_PREFIX,
     SYSTEM_GROUP_PREFIX,
     has_name_characters,
@@ -23,6 +24,9 @@ GROUP_SIZE_MAX: Final = 255
 _NOT_IN_IDS: Final = frozenset("@/ ")
 # The default of Java's producers, which no program may use there either.
 _DEFAULT_GROUP: Final = "DEFAULT_PRODUCER"
+
+# Topics of a group; the rest of their names is that of the group.
+GROUP_PREFIXES: Final = (RETRY_PREFIX, DLQ_PREFIX, RESENT_PREFIX)
 
 
 def check_topic(topic: str) -> None:
@@ -67,7 +71,7 @@ def wrapped(namespace: str | None, name: str) -> str:
     """The name of a topic or group as brokers know it."""
     if not namespace or is_system_name(name):
         return name
-    prefix = next((each for each in (RETRY_PREFIX, DLQ_PREFIX) if name.startswith(each)), "")
+    prefix = next((each for each in GROUP_PREFIXES if name.startswith(each)), "")
     bare = name.removeprefix(prefix)
     mark = f"{namespace}%"
     return name if bare.startswith(mark) else f"{prefix}{mark}{bare}"
@@ -77,7 +81,7 @@ def unwrapped(namespace: str | None, name: str) -> str:
     """The name of a topic or group as programs know it."""
     if not namespace:
         return name
-    prefix = next((each for each in (RETRY_PREFIX, DLQ_PREFIX) if name.startswith(each)), "")
+    prefix = next((each for each in GROUP_PREFIXES if name.startswith(each)), "")
     return prefix + name.removeprefix(prefix).removeprefix(f"{namespace}%")
 
 

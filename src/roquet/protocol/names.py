@@ -7,6 +7,9 @@ from typing import Final
 
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
+# Of the topics where our tools note which dead letters of a group they sent again. No longer than
+# that of retries: with some groups a name would become too long.
+RESENT_PREFIX: Final = "%SENT%"
 SYSTEM_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"  # whose offsets are those of the transaction check

@@ -77,28 +77,55 @@ def order_count(shop: Shop) -> int:
     return shop.admin.topic_statistics("orders").message_count
 
 
-def test_some_are_sent_again(dead: Shop) -> None:
+def test_some_are_sent_again_once(dead: Shop) -> None:
     before = order_count(dead)
-    message_id = dead.message_ids[2]
-    finished = roquet("dlq", "resend", "morgue", "--id", message_id, "--yes")
+    words = ("dlq", "resend", "morgue", "--id", dead.message_ids[2], "--yes")
+    finished = roquet(*words)
     assert finished.exit_code == 0, finished.stderr
     assert finished.stderr == "roquet dlq resend: resent 1 messages\n"
     assert order_count(dead) == before + 1
     assert len(dead.admin.messages_by_key("orders", "key2")) == 2
+    # A second time it has to be said.
+    finished = roquet(*words)
+    assert (finished.exit_code, finished.stdout) == (1, "")
+    assert "all 1 matching dead letters of group 'morgue' were resent before" in finished.stderr
+    assert order_count(dead) == before + 1
+    assert roquet(*words, "--again").exit_code == 0
+    assert order_count(dead) == before + 2
 
 
-def test_all_are_sent_again(dead: Shop) -> None:
+def test_what_was_sent_again_is_marked(dead: Shop) -> None:
+    message_id = dead.message_ids[3]
+    assert roquet("dlq", "resend", "morgue", "--id", message_id, "--yes").exit_code == 0
+    new_ids = {each.message_id for each in dead.admin.messages_by_key("orders", "key3")}
+    letters = json.loads(roquet("dlq", "show", "morgue", "--json").stdout)["dead_letters"]
+    (marked,) = (each for each in letters if each["message_id"] == message_id)
+    assert marked["new_id"] in new_ids - {message_id}
+    assert "@" in marked["resent_by"]
+    assert marked["resent"] > marked["stored"]
+    topics = roquet("topic", "list").stdout
+    assert "orders" in topics
+    assert "%SENT%" not in topics
+
+
+def test_all_are_sent_again_and_doctor_is_content(dead: Shop) -> None:
     before = order_count(dead)
-    finished = roquet("dlq", "resend", "morgue", "--rate", "100", "--count", "5", "--yes", "--json")
+    words = ("--rate", "100", "--count", "5", "--again", "--yes", "--json")
+    finished = roquet("dlq", "resend", "morgue", *words)
     assert finished.exit_code == 0, finished.stderr
     assert json.loads(finished.stdout)["dead_letters"] == 5
     assert order_count(dead) == before + 5
+    groups = json.loads(roquet("dlq", "list", "--json").stdout)["groups"]
+    (group,) = (each for each in groups if each["group"] == "morgue")
+    assert (group["dead_letters"], group["not_resent"]) == (5, 0)
+    findings = json.loads(roquet("doctor", "--group", "morgue", "--json").stdout)["findings"]
+    assert not any("dead letters" in each["finding"] for each in findings)
 
 
 def test_nothing_is_sent_without_a_yes(dead: Shop) -> None:
     before = order_count(dead)
-    assert roquet("dlq", "resend", "morgue").exit_code == 1
-    assert roquet("dlq", "resend", "morgue", "--dry-run").exit_code == 0
+    assert roquet("dlq", "resend", "morgue", "--again").exit_code == 1
+    assert roquet("dlq", "resend", "morgue", "--again", "--dry-run").exit_code == 0
     assert order_count(dead) == before
 
 
@@ -112,5 +139,5 @@ def test_what_is_not_there_is_not_sent(dead: Shop, words: tuple[str, ...]) -> No
 @pytest.mark.slow
 def test_a_rate_is_kept(dead: Shop) -> None:
     begin_s = time.monotonic()
-    roquet("dlq", "resend", "morgue", "--rate", "2", "--count", "4", "--yes")
+    roquet("dlq", "resend", "morgue", "--rate", "2", "--count", "4", "--again", "--yes")
     assert time.monotonic() - begin_s >= 0.9

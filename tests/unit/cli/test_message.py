@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from roquet.client.blocking.admin import Admin
 from roquet.client.blocking.consumers import PushConsumer
 from roquet.client.blocking.producer import Producer
 from roquet.client.group.start_offset import StartFrom
+from roquet.client.producer.receipt import SendReceipt
 from roquet.client.push.outcome import DeadLetter
 from roquet.client.received import ReceivedMessage
 from roquet.protocol.messages.message import Message
@@ -86,6 +88,9 @@ def test_a_dead_letter_is_shown_where_it_is_with_the_topic_it_came_from(
     assert [each["topic"] for each in by_key["messages"]] == ["%DLQ%readers"]
     tracked = json.loads(roquet("message", "by-id", topic, message_id, "--json").stdout)
     assert [each["state"] for each in tracked["groups"]] == ["dead letter"]
+    (new_id,) = (each.message_id for each in resent(roquet_cluster.name_server, "readers"))
+    tracked = json.loads(roquet("message", "by-id", topic, message_id, "--json").stdout)
+    assert f"resent as {new_id}; " in tracked["groups"][0]["note"]
 
 
 @pytest.mark.parametrize(
@@ -105,6 +110,11 @@ def test_what_is_not_found(at: Shop, words: tuple[str, ...], complaint: str) -> 
 
 def hopeless(_message: ReceivedMessage) -> None:
     raise DeadLetter("no such customer")
+
+
+def resent(name_server: str, group: str) -> list[SendReceipt]:
+    with Admin(name_server) as admin:
+        return admin.resend(admin.dead_letters(group))
 
 
 def sent(finished_stdout: str) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from roquet.cli.admin_commands.commands import Session
 from roquet.cli.doctor.finding import Finding, Severity
+from roquet.client.admin.dead_letters import left_count
 from roquet.client.admin.groups import (
     GroupMembers,
     GroupSettings,
@@ -47,8 +48,9 @@ async def examine(session: Session) -> AsyncIterator[Finding]:
             *of_listeners(group, _reported(infos), utc(SystemClock().now_ms())),
         ):
             yield finding
-        if group in dead:
-            yield of_dead_letters(group, dead[group].message_count)
+        left = left_count(dead[group], await admin.resent(group)) if group in dead else 0
+        if left:
+            yield of_dead_letters(group, left)
 
 
 def of_group_settings(group: str, settings: Mapping[str, GroupSettings]) -> Iterator[Finding]:

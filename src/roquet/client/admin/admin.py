@@ -17,6 +17,7 @@ from typing import Final, Unpack, final
 
 from roquet.client.admin import (
     cluster as cluster_queries,
+    dead_letters as dead_letter_notes,
     groups as group_queries,
     lost_brokers as lost_broker_queries,
     messages as message_queries,
@@ -26,6 +27,7 @@ from roquet.client.admin import (
     tracking,
 )
 from roquet.client.admin.cluster import AccountSettings, BrokerAccounts, BrokerInfo, Promotion
+from roquet.client.admin.dead_letters import LetterPlace, Resent
 from roquet.client.admin.deliveries import Deliveries
 from roquet.client.admin.follow import FollowFrom, follow
 from roquet.client.admin.groups import (
@@ -43,6 +45,7 @@ from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.servers import AdminConfig, AdminOptions, AdminServers
 from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
 from roquet.client.cluster.instance import ClientInstance, ToolSession
+from roquet.client.errors import SomeFailed
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.group.subscriptions import check_subscriptions, subscription_of
 from roquet.client.lifecycle import AsyncResource, Lifecycle
@@ -397,8 +400,9 @@ class AsyncAdmin(AsyncResource):
     async def resend(self, dead_letters: Sequence[ReceivedMessage]) -> list[SendReceipt]:
         """Sends dead letters to the topics they came from, for all groups that read these.
 
-        Each is a new message with the old body, tags, keys and properties; the dead letter stays.
-        Raises BadArgument for a message that is no dead letter, and SomeFailed.
+        Each is a new message with the old body, tags, keys and properties; the dead letter stays,
+        and `resent` has it from then on. Raises BadArgument for a message that is no dead letter,
+        and SomeFailed.
         """
         servers = self._servers()
         config = self._config
@@ -413,7 +417,20 @@ class AsyncAdmin(AsyncResource):
             credentials=config.credentials,
             tls=config.tls,
         ) as producer:
-            return await producer.send_many(revived)
+            try:
+                receipts = await producer.send_many(revived)
+            except SomeFailed as failed:
+                sent = dead_letter_notes.sent_of(dead_letters, failed.outcomes)
+                await dead_letter_notes.note_resent(servers, producer, sent)
+                raise
+            sent = dead_letter_notes.sent_of(dead_letters, receipts)
+            await dead_letter_notes.note_resent(servers, producer, sent)
+            return receipts
+
+    async def resent(self, group: str) -> dict[LetterPlace, Resent]:
+        """The dead letters of a group that were sent again, by their places."""
+        servers = self._servers()
+        return await dead_letter_notes.resent_of(servers, servers.wire_name(group))
 
     # The cluster.
 

@@ -71,6 +71,8 @@ class DeliveryFacts:
     retry: RetryCopy | None = None
     # The number of deliveries after which it became a dead letter.
     dead_tries: int | None = None
+    # The id of the message that the dead letter was sent again as.
+    resent_as: str | None = None
     # Brokers that did not answer, and whether the one that has the message is among them.
     not_asked: tuple[str, ...] = ()
     is_its_broker_asked: bool = True
@@ -103,13 +105,15 @@ def delivery_of(group: str, facts: DeliveryFacts) -> GroupDelivery:
     retry = facts.retry
     number = None if retry is None else retry.number
     if facts.dead_tries is not None:
-        tries = f"after {facts.dead_tries} tries; see: roquet dlq show {group}"
-        return GroupDelivery(group, DeliveryState.DEAD_LETTER, number, note=tries)
+        tries = f"after {facts.dead_tries} tries"
+        resent = f"resent as {facts.resent_as}" if facts.resent_as else "not resent"
+        note = f"{tries}, {resent}; see: roquet dlq show {group}"
+        return GroupDelivery(group, DeliveryState.DEAD_LETTER, number, note=note)
     if retry is not None and not retry.is_taken:
         ready = "ready to be delivered" if retry.due is None else None
         return GroupDelivery(group, DeliveryState.WAITS_FOR_RETRY, number, retry.due, ready)
-    state, note = _state_by_offset(facts)
-    return GroupDelivery(group, state, number, note=note)
+    state, why = _state_by_offset(facts)
+    return GroupDelivery(group, state, number, note=why)
 
 
 def _state_by_offset(facts: DeliveryFacts) -> tuple[DeliveryState, str | None]:

@@ -8,7 +8,7 @@ from typing import Final
 from roquet.client.admin.servers import AdminServers, Master, change_each
 from roquet.client.cluster.brokers import reply_body, reply_header
 from roquet.client.errors import BadArgument, RequestRefused, TopicNotFound
-from roquet.client.names import check_topic, is_system_name
+from roquet.client.names import GROUP_PREFIXES, check_topic, is_system_name
 from roquet.client.queue_ref import QueueRef
 from roquet.client.timestamps import moment_of
 from roquet.protocol.bodies.groups import GroupList
@@ -40,9 +40,7 @@ from roquet.protocol.headers.topics import (
     TopicStatsHeader,
 )
 from roquet.protocol.names import (
-    DLQ_PREFIX,
     ORDER_NAMESPACE,
-    RETRY_PREFIX,
     TEMPLATE_TOPIC,
     reply_topic,
 )
@@ -333,7 +331,7 @@ async def _keep_order(
 
 def _is_users(servers: AdminServers, topic: str) -> bool:
     return (
-        not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+        not topic.startswith(GROUP_PREFIXES)
         and not is_system_name(topic)
         and servers.is_ours(topic)
     )

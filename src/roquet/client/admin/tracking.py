@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple, TypeVar, final
 
 from roquet.client.admin.cluster import broker_config
+from roquet.client.admin.dead_letters import LetterPlace, resent_of
 from roquet.client.admin.deliveries import (
     Deliveries,
     DeliveryFacts,
@@ -116,8 +117,9 @@ class _Search:
             *self._delayed_of(group, about.delayed),
             *self._delivered_of(group, retries, about.offsets),
         ]
-        tries = [each.dlq_reason for part in dead.values() for each in part]
-        dead_tries = max((each.try_count for each in tries if each is not None), default=None)
+        letters = [each for part in dead.values() for each in part]
+        resent = await resent_of(self._servers, group) if letters else {}
+        tries = [each.try_count for dead in letters if (each := dead.dlq_reason) is not None]
         progress = await self._progress(group, about.offsets)
         members = None if progress is None else progress.members
         return DeliveryFacts(
@@ -128,7 +130,15 @@ class _Search:
             and is_excluded(members.subscription_table.get(message.record.topic), message),
             is_broadcast=members is not None and members.message_model == MessageModel.BROADCASTING,
             retry=newest_retry(copies),
-            dead_tries=dead_tries,
+            dead_tries=max(tries, default=None),
+            resent_as=next(
+                (
+                    resent[place].message_id
+                    for dead in letters
+                    if (place := LetterPlace.of(dead)) in resent
+                ),
+                None,
+            ),
             not_asked=tuple(sorted(self.not_asked())),
             is_its_broker_asked=progress is not None,
         )

@@ -95,6 +95,7 @@ class Admin(BlockingTwin[AsyncAdmin]):
 
     dead_letters = blocking(AsyncAdmin.dead_letters)
     resend = blocking(AsyncAdmin.resend)
+    resent = blocking(AsyncAdmin.resent)
     brokers = blocking(AsyncAdmin.brokers)
     name_servers = blocking(AsyncAdmin.name_servers)
     lost_brokers = blocking(AsyncAdmin.lost_brokers)
