@@ -24,8 +24,8 @@ from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import encode_command
 from tests.support.blocking_peer import BlockingPeer
+from tests.support.common_requests import common_pull, common_send, send_common
 from tests.support.our_cluster import OurBroker
-from tests.support.plain_requests import plain_pull, plain_send, send_plainly
 from tests.support.process_time import work_s
 from tests.support.raw_peer import RawPeer
 from tests.support.topics import create_topic
@@ -39,7 +39,7 @@ RUN_UP_S: Final = 2.0
 
 async def send_slowly(port: int) -> None:
     """A frame of 4 MB, half of it at once and the rest a byte at a time, until it is cut off."""
-    begun = encode_command(plain_send(TOPIC, bytes(4 * MEGABYTE - 1000)))[: 2 * MEGABYTE]
+    begun = encode_command(common_send(TOPIC, bytes(4 * MEGABYTE - 1000)))[: 2 * MEGABYTE]
     async with await RawPeer.connect(port) as peer:
         peer.send(begun)
         while not peer.is_closing:
@@ -51,9 +51,9 @@ async def never_read(port: int) -> None:
     """Asks for 20 MB and takes nothing of it, until it is cut off."""
     async with await RawPeer.connect(port) as peer:
         peer.stop_reading()
-        peer.send(*(plain_pull(TOPIC, 0, 0, opaque=each) for each in range(20)))
+        peer.send(*(common_pull(TOPIC, 0, 0, opaque=each) for each in range(20)))
         while not peer.is_closing:
-            peer.send(plain_pull(TOPIC, 0, 0, opaque=21))
+            peer.send(common_pull(TOPIC, 0, 0, opaque=21))
             await asyncio.sleep(0.1)
 
 
@@ -136,7 +136,7 @@ def main() -> None:
         create_topic(broker.address, TOPIC)
         with BlockingPeer(broker.address) as peer:
             # What those who never read ask for.
-            send_plainly(peer, TOPIC, bytes(MEGABYTE))
+            send_common(peer, TOPIC, bytes(MEGABYTE))
         port = int(broker.address.rpartition(":")[2])
         for name in (None, *ATTACKS):
             with attacked(name, port):

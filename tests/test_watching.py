@@ -198,7 +198,7 @@ def test_a_running_cluster_is_scraped_and_its_end_is_noticed(tmp_path: Path) -> 
     rules.write_text(re.sub(r"for: \w+", "for: 1s", RULES.read_text()))
     cluster = OurCluster(tmp_path / "cluster", "--http", "0")
     with cluster:
-        target = cluster.said_ready.strip().rpartition(" http=")[2]
+        target = cluster.ready_line.strip().rpartition(" http=")[2]
         with Producer(cluster.name_server, "shop") as producer:
             producer.send(Message("orders", b"one coffee"))
         consumer = PullConsumer(cluster.name_server, "billing", start_from=StartFrom.FIRST)

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.messages.record import split_records
 from tests.support.blocking_peer import BlockingPeer
+from tests.support.common_requests import common_pull_header, common_send_header, receipt_of
 from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurBroker
-from tests.support.plain_requests import plain_pull_header, plain_send_header, receipt_of
 from tests.support.topics import create_topic
 
 TOPIC = "delayed"
@@ -32,7 +32,7 @@ TIMER = "TIMER_DELAY_SEC\x011"
 
 
 def send_delayed(broker: OurBroker, bodies: list[bytes], delay: str = LEVEL) -> None:
-    header = replace(plain_send_header(TOPIC), properties=f"{delay}\x02WAIT\x01true\x02")
+    header = replace(common_send_header(TOPIC), properties=f"{delay}\x02WAIT\x01true\x02")
     with BlockingPeer(broker.address) as peer:
         for body in bodies:
             receipt_of(peer.call(RequestCode.SEND_MESSAGE_V2, header, body))
@@ -44,7 +44,7 @@ def delivered(broker: OurBroker) -> Counter[bytes]:
     offset = 0
     with BlockingPeer(broker.address) as peer:
         while True:
-            reply = peer.call(RequestCode.PULL_MESSAGE, plain_pull_header(TOPIC, 0, offset))
+            reply = peer.call(RequestCode.PULL_MESSAGE, common_pull_header(TOPIC, 0, offset))
             if reply.code != ResponseCode.SUCCESS:
                 return found
             messages = split_records(reply.body)

@@ -34,18 +34,18 @@ def main() -> int:
     seed = random.randrange(2**32) if arguments.seed is None else arguments.seed
     count = arguments.count or rig.many
     command = f"python -m tests.faults {rig.name} --seed {seed} --count {count}"
-    _say(command)
-    logging.disable(logging.CRITICAL)  # What clients say of thousands of faults is read by nobody.
+    _print(command)
+    logging.disable(logging.CRITICAL)  # Thousands of faults are expected.
     with tempfile.TemporaryDirectory(dir=arguments.dir, prefix="roquet-faults-") as directory:
         findings = rig.run(Path(directory), seed, count)
-    _say(findings.said())
+    _print(findings.text())
     if arguments.record or arguments.add:
         run = _run_of(rig, commit, command, findings)
         record(run if recorded is None else sum_of(recorded, run))
     return 1 if findings.violations else 0
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -69,7 +69,7 @@ def _check_committed() -> None:
 
 def _check_same_code(recorded: Run) -> None:
     if _git("diff", "--name-only", recorded.commit, "HEAD", "--", *_CODE):
-        sys.exit(f"what is recorded is of {recorded.commit}, other code: begin with --record")
+        sys.exit(f"what is recorded is of {recorded.commit}, other code: start with --record")
 
 
 def _run_of(rig: Rig, commit: str, command: str, findings: Findings) -> Run:

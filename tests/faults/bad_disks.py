@@ -38,7 +38,7 @@ def fail_syncs(directory: Path, seed: int, count: int) -> Findings:
 
 
 async def _fail_sync(directory: Path, seed: int, sync_number: int) -> Findings:
-    """The kernel says EIO once; from then on nobody is acknowledged, and the broker ends."""
+    """The kernel returns EIO once; from then on nothing is acknowledged, and the broker ends."""
     trace = directory / "trace"
     async with stage(directory, seed, mix=ONLY_PLAIN) as on:
         await on.traffic.until_more()
@@ -60,7 +60,7 @@ async def _fail_sync(directory: Path, seed: int, sync_number: int) -> Findings:
             on.broker.kill()
         on.broker.under = ()
         await asyncio.to_thread(on.broker.start)
-        findings.add(await on.settled())
+        findings.add(await on.finished())
         on.broker.kill()  # Its log has the failure in it, and so no good end.
     return findings
 
@@ -114,7 +114,7 @@ async def _fill(directory: Path, disk: Path, seed: int, count: int) -> Findings:
             ballast.unlink()
             await on.traffic.until_more()
             fills += 1
-        findings = seen_by(on.traffic, violations + await on.traffic.settle())
+        findings = seen_by(on.traffic, violations + await on.traffic.finish())
         on.broker.kill()  # Its log has words about the full disk in it, and so no good end.
     findings.counts["full disks"] = fills
     return findings

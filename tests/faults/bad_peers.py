@@ -11,11 +11,11 @@ from tests.faults.findings import Findings
 from tests.faults.rig import Rig
 from tests.faults.stage import QUEUE_COUNT, Stage, stage
 from tests.faults.traffic import TOPIC
+from tests.support.common_requests import common_pull
 from tests.support.golden_frames import golden_frames
 from tests.support.hostile_bytes import hostile_bytes
 from tests.support.http_asking import asked
 from tests.support.our_cluster import OurBroker
-from tests.support.plain_requests import plain_pull
 from tests.support.ports import free_port
 from tests.support.process_memory import resident_size
 from tests.support.raw_peer import RawPeer
@@ -72,7 +72,7 @@ async def _stop_reading(directory: Path, seed: int, count: int) -> Findings:
                 peers.append(peer)
                 peer.stop_reading()
                 for _ in range(_PULLS_UNREAD):
-                    peer.send(plain_pull(TOPIC, chance.randrange(QUEUE_COUNT), 0))
+                    peer.send(common_pull(TOPIC, chance.randrange(QUEUE_COUNT), 0))
             await on.traffic.until_more(5)
         await on.traffic.until_more(500)
         findings = await _settled(on, size)
@@ -113,7 +113,7 @@ def keep_pages_busy(directory: Path, seed: int, count: int) -> Findings:
 
 
 async def _keep_pages_busy(directory: Path, seed: int, count: int) -> Findings:
-    """More connections than there are places say nothing, and come again when they are cut off."""
+    """More connections than are allowed stay silent, and reconnect when they are closed."""
     port = free_port()
     pages = {"httpListen": f"127.0.0.1:{port}"}
     async with stage(directory, seed, configuration=pages) as on:
@@ -151,7 +151,7 @@ async def _is_answered(port: int, path: str) -> bool:
 
 async def _settled(on: Stage, size: int) -> Findings:
     growth = resident_size(on.broker.process_id) - size
-    findings = await on.settled()
+    findings = await on.finished()
     findings.figures["grown by MB"] = growth / _MEGABYTE
     if growth > _GROWTH_MAX:
         findings.violations.append(f"the broker has grown by {growth:,} bytes")
@@ -164,7 +164,7 @@ def _port_of(broker: OurBroker) -> int:
 
 PAGES: Final = Rig(
     "pages",
-    "300 peers of the port for pages (--http) that say nothing",
+    "300 peers of the port for pages (--http) that stay silent",
     keep_pages_busy,
     few=60,
     many=10_000,

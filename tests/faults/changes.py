@@ -31,7 +31,7 @@ async def _storm(directory: Path, seed: int, count: int) -> Findings:
             else:
                 guests.append(await on.traffic.join(chance.choice((SPREAD, ORDERED))))
             await asyncio.sleep(chance.uniform(0, _PAUSE_S))
-        findings = await on.settled()
+        findings = await on.finished()
     findings.counts["members that came or went"] = count
     return findings
 
@@ -48,7 +48,7 @@ async def _restart_in_turn(directory: Path, seed: int, count: int) -> Findings:
             await asyncio.to_thread(broker.stop)
             await on.traffic.until_more()  # The others go on.
             await asyncio.to_thread(broker.start)
-        findings = await on.settled()
+        findings = await on.finished()
     findings.counts["restarts"] = count
     return findings
 

@@ -41,7 +41,7 @@ async def _change_hands(directory: Path, seed: int, count: int) -> Findings:
             await asyncio.to_thread(before.kill if is_killed else before.stop)
             await asyncio.to_thread(after.start)
         await on.traffic.until_more(100)
-        findings = await on.settled()
+        findings = await on.finished()
         apaches.kill()
     findings.counts["changes of hands"] = count
     findings.counts["of them after a kill"] = kills

@@ -1,7 +1,8 @@
 """What groups have committed, asked of brokers again and again; it must not go back.
 
 A killed master forgets what it had not saved yet (docs/replication.md), so each life of a broker is
-a series of its own. A slave takes over what its master says, so it is watched while there is none.
+a series of its own. A slave takes over its master's offsets, so it is watched while
+there is no master.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ class CommitWatch:
             if before is not None:
                 with suppress(NetError):
                     found = await self.committed(address)
-                    # An answer that came while lives changed is of nobody knows which.
+                    # An answer that came during a restart may be of either process.
                     if life() == before:
                         self._note(before, found)
             await asyncio.sleep(_PAUSE_S)

@@ -1,4 +1,4 @@
-"""Bytes rot while nobody looks: one bit, or a sector that is zero, noise, or only half written.
+"""Bytes rot unnoticed: one bit, or a sector that is zero, noise, or only half written.
 
 A broker is assembled on every damaged copy of a store, with all its files: log, queues, index,
 checkpoint and tables. It starts, hands out nothing but what was stored, and misses only what was
@@ -143,7 +143,7 @@ async def _damage(originals: list[Original], seed: int, count: int) -> Findings:
 async def _after(
     original: Original, damage: Damage, content: bytes
 ) -> tuple[list[str], Counter[str]]:
-    """What is wrong, and how much of it nobody could have known from Apache's files."""
+    """What is wrong, and how much of it cannot be known from Apache's files."""
     with ram_disk(original.files | {damage.path: content}) as disk:
         try:
             async with broker_bed(_ROOT, disk=disk, store=original.config) as bed:
@@ -162,7 +162,7 @@ async def _after(
         known = [place for place in wrong if not _is_excusable(original, damage, place, found)]
         excused["wrong where Apache has no checksum"] = len(wrong) - len(known)
         wrong = known
-        # Apache says nowhere how long its queues are, and the older files of a log that was
+        # Apache does not record how long its queues are, and the older files of a log that was
         # closed are not looked at when it is opened: queues are not made again from them.
         if damage.kind == "consumequeue":
             excused["in queues whose entries were hit"] = len(lost)
@@ -183,7 +183,7 @@ def _is_excusable(original: Original, damage: Damage, place: tuple[Any, int], fo
 
 
 def _wrong_offsets(broker: Broker) -> list[str]:
-    """A group goes on where it was, or before; and what comes next is still to come for it."""
+    """A group resumes where it was, or before; and what comes next is still to come for it."""
     violations = []
     for queue_id in range(_QUEUE_COUNT):
         committed = broker.tables.offsets.find(_GROUP, _TOPIC, queue_id) or 0
@@ -191,7 +191,7 @@ def _wrong_offsets(broker: Broker) -> list[str]:
             violations.append(f"queue {queue_id} is committed to {committed}")
         new = broker.store.append(draft(b"new", topic=_TOPIC, queue_id=queue_id))
         if new.queue_offset < committed:
-            violations.append(f"a new message gets {new.queue_offset}, behind {committed}")
+            violations.append(f"a new message gets {new.queue_offset}, after {committed}")
     if _TOPIC not in broker.tables.topics:
         violations.append("the topic is gone")
     return violations

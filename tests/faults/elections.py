@@ -24,10 +24,10 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from tests.faults.copies import differing
 from tests.faults.epochs import Acknowledging, not_by_their_masters, read_epochs
 from tests.faults.findings import Findings
 from tests.faults.pair_faults import rounds
+from tests.faults.replica_logs import differing
 from tests.faults.rig import Rig
 from tests.faults.stage import QUEUE_COUNT, queues_of, seen_by
 from tests.faults.traffic import BROKER_SETTINGS, TOPIC, Mix, Traffic
@@ -64,7 +64,7 @@ class Electorate(NamedTuple):
     name_server: str
 
     def master(self) -> OurBroker | None:
-        """As etcd has it; None while there is none, or nobody can say."""
+        """As etcd has it; None while there is none, or it is not known."""
         for member in self.members:
             try:
                 answer = member.ask("kv/range", key=b64encode(_KEY.encode()).decode())
@@ -118,7 +118,7 @@ async def kill_two(on: Electorate, _chance: Random) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def cut_off(on: Electorate, chance: Random) -> AsyncIterator[None]:
-    """The master and its etcd; clients may still reach it, and must not be told lies."""
+    """The master and its etcd; clients may still reach it, and must not get wrong answers."""
     host = on.host(await on.elected())
     others = [each for each in on.network.hosts if each != host]
     if chance.random() < 0.5:
@@ -187,15 +187,15 @@ async def _elections(on: Electorate, chance: Random, count: int) -> Findings:
             async with _FAULTS[fault](on, chance):
                 pass
             await traffic.until_more(patience_s=_PATIENCE_S)
-        findings.add(seen_by(traffic, await traffic.settle(_PATIENCE_S)))
+        findings.add(seen_by(traffic, await traffic.finish(_PATIENCE_S)))
         findings.violations += await differing(
             [each.store_directory for each in on.brokers], _PATIENCE_S
         )
-        told = [
+        acknowledgements = [
             Acknowledging.of(each.offset_id, each.body) for each in traffic.history.acknowledged
         ]
         epochs = {each.address: read_epochs(each.store_directory) for each in on.brokers}
-        findings.violations += not_by_their_masters(told, epochs)
+        findings.violations += not_by_their_masters(acknowledgements, epochs)
         findings.counts["epochs"] = len(epochs[on.brokers[0].address].starts)
     return findings
 

@@ -10,7 +10,7 @@ from roquet.protocol.messages.message_id import parse_offset_id
 
 
 class Acknowledging(NamedTuple):
-    """A broker has said that it has a message, and where in its log."""
+    """A broker has acknowledged a message, and where it is in its log."""
 
     broker: str
     physical_offset: int
@@ -39,7 +39,7 @@ def read_epochs(store_directory: Path) -> Epochs:
 
 
 def not_by_their_masters(
-    told: Sequence[Acknowledging], epochs: Mapping[str, Epochs]
+    acknowledgements: Sequence[Acknowledging], epochs: Mapping[str, Epochs]
 ) -> Iterator[str]:
     """E1, by the epochs of all brokers when everything has come to rest."""
     histories = {tuple(each.starts) for each in epochs.values()}
@@ -47,7 +47,7 @@ def not_by_their_masters(
         yield f"E1: brokers remember different epochs: {sorted(histories)}"
     authors = {address: each.author for address, each in epochs.items()}
     known = next(iter(epochs.values()))
-    for each in told:
+    for each in acknowledgements:
         author = known.author_at(each.physical_offset)
         if author != authors.get(each.broker):
             yield (

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
 
-# More of the same says nothing new.
+# More of the same adds nothing.
 _SHOWN_MAX: Final = 20
 
 
 @dataclass
 class Findings:
-    """`counts` say how much was tried, `figures` what was measured on the way."""
+    """`counts` are how much was tried, `figures` what was measured on the way."""
 
     counts: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
@@ -25,7 +25,7 @@ class Findings:
         for name, value in other.figures.items():
             self.figures[name] = max(value, self.figures.get(name, value))
 
-    def said(self) -> str:
+    def text(self) -> str:
         """For people: everything that was counted, and the first violations."""
         counted = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
         measured = "".join(f", {name} {value:g}" for name, value in self.figures.items())

@@ -20,8 +20,8 @@ from roquet.protocol.fields import fields_of, fields_text
 from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
 from tests.faults.findings import Findings
 from tests.faults.rig import Rig
+from tests.support.common_requests import common_pull, common_send
 from tests.support.our_cluster import OurBroker, OurNameServer
-from tests.support.plain_requests import plain_pull, plain_send
 from tests.support.process_memory import resident_size
 from tests.support.raw_peer import RawPeer
 from tests.support.topics import create_topic
@@ -101,11 +101,11 @@ def _beat_of_producer(number: int) -> Command:
 
 
 def _send(number: int) -> Command:
-    return plain_send(f"topic-{number}", b"x", opaque=number)
+    return common_send(f"topic-{number}", b"x", opaque=number)
 
 
 def _pull(number: int) -> Command:
-    return plain_pull(_TOPIC, number % _QUEUE_COUNT, 0, wait_ms=30_000, opaque=number)
+    return common_pull(_TOPIC, number % _QUEUE_COUNT, 0, wait_ms=30_000, opaque=number)
 
 
 def _put_kv(number: int) -> Command:

@@ -1,4 +1,4 @@
-"""What clients were told and what they got, and whether that goes together.
+"""What was acknowledged to clients and what they got, and whether that is consistent.
 
 Whoever sends notes what it tries and what it hears; whoever reads notes what it gets. A message is
 known by its body, of which there is one in the world. What must hold of all that, whatever was done
@@ -6,8 +6,8 @@ to the servers meanwhile:
 
     I1  no acknowledged message is lost
     I2  nothing is delivered that was never sent, or was thrown away by its sender
-    I3  in a queue the order of offsets is the real-time order of acknowledged sends, and nobody who
-        reads in order passes one over
+    I3  in a queue the order of offsets is the real-time order of acknowledged sends, and no
+        client that reads in order passes one over
     I4  an offset names one message for ever, and there are no holes
     I5  committed offsets never go back
     I6  every acknowledged message is delivered at least once, and none before its time
@@ -52,7 +52,7 @@ class History:
     attempted: set[bytes] = field(default_factory=set)
     acknowledged: list[Acknowledged] = field(default_factory=list)
     # Acknowledged, but by another place than the one where they are read: delays, transactions. The
-    # value is the time before which nobody may see it.
+    # value is the time before which it must not be delivered.
     promised: dict[bytes, float] = field(default_factory=dict)
     rolled_back: set[bytes] = field(default_factory=set)
     failed_count: int = 0
@@ -72,7 +72,7 @@ class History:
     found: dict[Queue, dict[int, bytes]] = field(default_factory=dict)
 
     @property
-    def owed(self) -> Iterator[bytes]:
+    def due(self) -> Iterator[bytes]:
         """What has to be delivered."""
         yield from (each.body for each in self.acknowledged)
         yield from self.promised
@@ -88,7 +88,7 @@ class History:
             self.early.append(f"{delivery.body!r} came {due_s - now_s:.3f} s early")
 
     def wait_by_the_wall(self, due_before_s: float) -> None:
-        """Of messages that are due before then, nobody promises any more that they wait so long.
+        """Of messages that are due before then, it is no longer promised that they wait so long.
 
         A broker knows of a clock that was set only as long as it runs: what was accepted before
         that goes by the clock on the wall after the next start, and may come early.
@@ -100,7 +100,7 @@ class History:
 
     def undelivered(self) -> list[bytes]:
         """What some group has still to get."""
-        return [body for got in self.delivered.values() for body in self.owed if body not in got]
+        return [body for got in self.delivered.values() for body in self.due if body not in got]
 
     def duplicate_count(self) -> int:
         return sum(got.total() - len(got) for got in self.delivered.values())

@@ -1,6 +1,6 @@
 """kill -9 in the middle of everything, and a start on the same directory.
 
-The page cache survives a kill, so this says nothing about disks; it says that a broker that is torn
+The page cache survives a kill, so this is no test of disks; it shows that a broker that is torn
 away at any point, also while it starts, comes back with all that it has acknowledged.
 """
 
@@ -48,7 +48,7 @@ async def _kill(directory: Path, mode: str, seed: int, count: int) -> Findings:
             restarts_s.append(work_s(on.broker.process_id))
         findings = Findings()
         findings.counts.update({"kills": kills, "of them while starting": starting})
-        findings.add(await on.settled())
+        findings.add(await on.finished())
     findings.figures["restart p99 CPU s"] = percentile(restarts_s, 99)
     return findings
 

@@ -30,8 +30,8 @@ from roquet.protocol.messages.record import split_records
 from tests.faults.findings import Findings
 from tests.faults.history import Acknowledged, History, Queue
 from tests.support.blocking_peer import BlockingPeer, PeerGone
+from tests.support.common_requests import common_pull_header, common_send_header, receipt_of
 from tests.support.eventually import let_run
-from tests.support.plain_requests import plain_pull_header, plain_send_header, receipt_of
 
 # A sender that is answered later than this has given up.
 _TIMEOUT_S: Final = 3.0
@@ -68,7 +68,7 @@ class Ledger:
         """One new message. With `properties` it may be delivered later, at another offset."""
         body = b"%b-%d" % (topic.encode(), next(self._numbers))
         self.history.attempted.add(body)
-        header = plain_send_header(topic, queue_id)
+        header = common_send_header(topic, queue_id)
         added = "".join(f"{name}\1{value}\2" for name, value in (properties or {}).items())
         header = replace(header, properties=(header.properties or "") + added)
         begun_s = time.monotonic()
@@ -183,7 +183,7 @@ def _read_queue(peer: BlockingPeer, topic: str, queue_id: int) -> Iterator[tuple
     reply = peer.call(code, GetMaxOffsetHeader(topic=topic, queue_id=queue_id))
     end = read_header(OffsetReplyHeader, reply.fields).offset
     while offset < end:
-        reply = peer.call(RequestCode.PULL_MESSAGE, plain_pull_header(topic, queue_id, offset))
+        reply = peer.call(RequestCode.PULL_MESSAGE, common_pull_header(topic, queue_id, offset))
         if reply.code == ResponseCode.PULL_NOT_FOUND:
             return  # What follows is not for consumers yet.
         for message in split_records(reply.body):

@@ -92,7 +92,7 @@ def _both_ways(one: str, others: list[str], percent: int) -> list[Drop]:
 
 
 def lines(directory: Path, seed: int, count: int) -> Findings:
-    """Every third pair has a master that waits for nobody."""
+    """Every third pair has a master that waits for no slave."""
     findings = Findings()
     for number, share in enumerate(rounds(count)):
         role = ASYNC_MASTER if number % 3 == 2 else SYNC_MASTER

@@ -1,6 +1,6 @@
 """The link between a master and its slave goes through a proxy that fails: it needs no root.
 
-For machines that have no network namespaces (`lines` says why), and for what packets cannot do: a
+For machines that have no network namespaces (see `lines`), and for what packets cannot do: a
 connection that is reset at once and refused for a while.
 """
 

@@ -6,7 +6,7 @@ brokers still do.
 
     S1  a broker without the log is not the master before it has caught up
     S2  a broker with an old log is not the master while others of its name know a later epoch
-    S3  nobody cuts anything off its log: whatever one had, all of them had
+    S3  no broker cuts its log: whatever one had, all of them had
 """
 
 import time
@@ -135,7 +135,8 @@ def _usurped(ledger: Ledger, brokers: Iterable[Replica], what: str) -> list[str]
             if broker.is_master:
                 outcomes = ledger.send_many(broker.address, _TOPIC, _FEW, _QUEUE_COUNT)
                 acknowledged += outcomes[Outcome.ACKNOWLEDGED]
-                found.add(f"{what} became the master of epoch {broker.said['replicationEpoch']}")
+                epoch = broker.runtime_info["replicationEpoch"]
+                found.add(f"{what} became the master of epoch {epoch}")
         let_run(_SOON_S)
     return [f"{each}, and acknowledged {acknowledged}" for each in sorted(found)]
 
@@ -147,9 +148,9 @@ def _whole_again(on: ReplicaSet, ledger: Ledger) -> list[str]:
     for attempt in ("when all are back", "after the next switch"):
         master = on.master()
         if master is None:
-            return [*violations, f"nobody is master {attempt}"]
+            return [*violations, f"no broker is master {attempt}"]
         if not on.until_in_sync(master, numbers):
-            violations.append(f"in sync are only {master.said.get('inSyncSet')} {attempt}")
+            violations.append(f"in sync are only {master.runtime_info.get('inSyncSet')} {attempt}")
         # Numbers are not stores: only what is acknowledged proves that one in sync is there.
         if not happens(_is_acknowledged(ledger, master)):
             return [*violations, f"nothing is acknowledged {attempt}"]
@@ -168,7 +169,7 @@ def _whole_again(on: ReplicaSet, ledger: Ledger) -> list[str]:
             successor = on.master(other_than=master)
             on.start(master)
             if successor is None:
-                violations.append("nobody steps in for the next master that is lost")
+                violations.append("no slave replaces the next master that is lost")
     return violations
 
 
@@ -221,7 +222,7 @@ def _made_stale(on: ReplicaSet, ledger: Ledger) -> Findings:
     one.kill()
     master = on.master(other_than=one)
     if master is None or not on.until_in_sync(master, (2, 3)):
-        findings.violations.append("nobody steps in for the first master, or is followed")
+        findings.violations.append("no slave replaces the first master, or is followed")
         return findings
     ledger.send_many(master.address, _TOPIC, _MANY, _QUEUE_COUNT)
     on.until_followed(master, two if master is three else three)
@@ -238,11 +239,11 @@ def _wipe(on: ReplicaSet) -> None:
 
 
 def _founded(on: ReplicaSet, ledger: Ledger, findings: Findings) -> Findings:
-    """With the old one alone nothing begins; with the others, or their leave, all is there."""
+    """With the old one alone nothing starts; with the others, or their leave, all is there."""
     one, *others = on.brokers
     findings.violations += _usurped(ledger, [one], "S2: the first master of an old epoch")
     if on.master(LEASE_S) is None:
-        # Nobody found the courage: the runbook has the operator name one, with the longest log.
+        # No broker became master: the runbook has the operator name one, with the longest log.
         longest = max(others, key=lambda each: each.log_end)
         longest.kill()
         longest.words = ("--found",)

@@ -50,7 +50,7 @@ async def _kill(directory: Path, mode: str, seed: int, count: int) -> Findings:
                     await asyncio.sleep(chance.uniform(0, 0.2))
                     broker.kill()
                     await asyncio.to_thread(broker.start)
-                findings = seen_by(traffic, await traffic.settle())
+                findings = seen_by(traffic, await traffic.finish())
     findings.counts["kills"] = count
     return findings
 

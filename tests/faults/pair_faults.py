@@ -1,7 +1,7 @@
 """What is done to a master and its slave, whichever way they reach each other.
 
-A fault is a block: it is there when the block begins and over when it ends, and inside of it the
-copy is looked at. One may begin before the last one is over.
+A fault is a block: it starts with the block and ends with it, and inside of it the
+copy is looked at. One may start before the last one is over.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ def _schedule(chance: Random, names: Sequence[str], count: int) -> Iterator[list
         if not deck:
             deck = chance.sample(names, len(names))
         turn = [deck.pop()]
-        # Readers have to have somebody to go on at.
+        # Readers need a broker to continue at.
         is_one_of_two = chance.random() < _TWO_IN_A_ROW
         if is_one_of_two and count > 1 and deck and ALONE not in (turn[0], deck[-1]):
             turn.append(deck.pop())

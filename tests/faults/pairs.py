@@ -15,8 +15,8 @@ from roquet.net.peers import Peers
 from roquet.net.router import Router
 from tests.faults.bugs import buggy
 from tests.faults.commits import CommitWatch
-from tests.faults.copies import CopyCheck, LiveLog
 from tests.faults.findings import Findings
+from tests.faults.replica_logs import LiveLog, ReplicaCheck
 from tests.faults.stage import QUEUE_COUNT, queues_of, seen_by
 from tests.faults.traffic import BROKER_SETTINGS, TOPIC, Mix, Traffic
 from tests.support.eventually import eventually, wait_until
@@ -33,7 +33,7 @@ _MIX: Final = Mix(delaying=0, deciding=0, ordered_members=0, pause_s=0.005, retr
 _LATE: Final = "late"
 _BROKER_NAME: Final = "pair"
 _LOOK_AGAIN_S: Final = 0.2
-# A slave asks its master for tables, and tells it of its own, every ten seconds.
+# A slave asks its master for tables, and sends it its own, every ten seconds.
 _TOLD_S_MAX: Final = 45.0
 # A dead line is noticed within three seconds.
 _SETTINGS: Final = BROKER_SETTINGS | {
@@ -48,7 +48,7 @@ class Pair(NamedTuple):
     master: OurBroker
     slave: OurBroker
     traffic: Traffic
-    copy: CopyCheck
+    copy: ReplicaCheck
     commits: CommitWatch
     # Between the two, if it was asked for.
     link: TcpProxy | None
@@ -59,7 +59,7 @@ class Pair(NamedTuple):
 
     @contextmanager
     def stopped(self, broker: OurBroker) -> Iterator[None]:
-        """SIGSTOP, unless somebody has killed it."""
+        """SIGSTOP, unless it was killed."""
         if not broker.has_ended:
             os.kill(broker.process_id, signal.SIGSTOP)
         try:
@@ -74,7 +74,7 @@ class Pair(NamedTuple):
         await self.traffic.until_more_delivered()
 
     async def ended(self) -> Findings:
-        """The last act: the master goes, the slave has all that is owed, the master comes back."""
+        """The last act: the master goes, the slave has all that is due, the master comes back."""
         traffic, copy = self.traffic, self.copy
         if not copy.is_sync:
             await traffic.stop_sending()
@@ -82,7 +82,7 @@ class Pair(NamedTuple):
         await asyncio.to_thread(self.master.kill)
         copy.look()
         late = await traffic.join(_LATE)
-        findings = seen_by(traffic, await traffic.settle())
+        findings = seen_by(traffic, await traffic.finish())
         await traffic.leave(late)
         at_slave = (await self.commits.committed(self.slave.address))[_LATE]
         await asyncio.to_thread(self.master.start)
@@ -93,7 +93,7 @@ class Pair(NamedTuple):
         return findings
 
     async def _until_copied(self) -> None:
-        """Returns also when that does not happen: whoever compares afterwards says so."""
+        """Returns also when that does not happen: the comparison afterwards reports it."""
         logs = self.copy.master, self.copy.slave
 
         def is_copied() -> bool:
@@ -107,7 +107,7 @@ class Pair(NamedTuple):
             self.copy.violations.append("C2: the slave does not catch up")
 
     async def _rolled_back(self, at_slave: dict[int, int]) -> list[str]:
-        """What nobody commits again has to be told by the slave."""
+        """The slave has to send what is not committed again."""
         at_master: dict[int, int] = {}
         with suppress(TimeoutError):
             async with asyncio.timeout(_TOLD_S_MAX):
@@ -116,7 +116,7 @@ class Pair(NamedTuple):
                     at_master = found.get(_LATE, {})
                     await asyncio.sleep(_LOOK_AGAIN_S)
                 return []
-        return [f"I5: {_LATE} has committed {at_slave} at the slave, the master says {at_master}"]
+        return [f"I5: {_LATE} has committed {at_slave} at the slave, {at_master} at the master"]
 
 
 @asynccontextmanager
@@ -167,7 +167,7 @@ async def pair(
         await stack.enter_async_context(traffic)
         peers = Peers(Router(None, ()), SystemClock())
         stack.push_async_callback(peers.close)
-        copy = CopyCheck(
+        copy = ReplicaCheck(
             TOPIC,
             traffic.history,
             LiveLog(master.store_directory),
@@ -175,7 +175,7 @@ async def pair(
             is_sync=role == SYNC_MASTER,
         )
         commits = CommitWatch(peers, TOPIC, traffic.history)
-        # Otherwise nobody could read from it.
+        # Otherwise it could not be read from.
         await asyncio.to_thread(wait_until, lambda: has_topic(slave.address, TOPIC))
         on = Pair(master, slave, traffic, copy, commits, link)
         async with _watched(on):
@@ -190,7 +190,7 @@ def _ha_address(broker: OurBroker, host: str | None = None) -> str:
 
 @asynccontextmanager
 async def _watched(on: Pair) -> AsyncIterator[None]:
-    """While the block runs, nobody commits backwards unseen."""
+    """While the block runs, every commit backwards is seen."""
     master, slave = on.master, on.slave
 
     def of_master() -> str | None:

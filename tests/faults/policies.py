@@ -14,7 +14,7 @@ from tests.faults.replica_sets import (
     CommandRefused,
     Replica,
     ReplicaSet,
-    followers,
+    replica_settings,
     until_known,
     voters,
 )
@@ -33,7 +33,7 @@ _VACANCY_S: Final = 12.0
 
 def promoted_by_hand(directory: Path, _chance: Random) -> Findings:
     findings, ledger = Findings(), Ledger()
-    with ReplicaSet(directory, followers(2)) as on:
+    with ReplicaSet(directory, replica_settings(2)) as on:
         one, two = on.brokers
         on.start(one)
         create_topic(one.address, _TOPIC, _QUEUE_COUNT)
@@ -87,9 +87,9 @@ def elected(directory: Path, _chance: Random) -> Findings:
             on.start(one)
         master = on.master()
         if master is None:
-            findings.violations.append("nobody is elected")
+            findings.violations.append("no master is elected")
         else:
-            happens(lambda: int(master.said.get("slaveCount", 0)) > 0)
+            happens(lambda: int(master.runtime_info.get("slaveCount", 0)) > 0)
             findings.violations += _with_a_slave(ledger, master)
             findings.violations += ledger.check(master.address, [_TOPIC])
     findings.counts["switches"] = 1
@@ -101,10 +101,10 @@ def _alone(ledger: Ledger, broker: Replica, which: str) -> list[str]:
     """Sends while no slave is there; all of them are unknown, or fail."""
     outcomes = ledger.send_many(broker.address, _TOPIC, _FEW, _QUEUE_COUNT)
     count = outcomes[Outcome.ACKNOWLEDGED]
-    said = broker.said.get("replicationAcknowledge")
+    info = broker.runtime_info.get("replicationAcknowledge")
     if not count:
         return []
-    return [f"P1: a master that was {which} acknowledged {count} without a slave ({said})"]
+    return [f"P1: a master that was {which} acknowledged {count} without a slave ({info})"]
 
 
 def _with_a_slave(ledger: Ledger, broker: Replica) -> list[str]:

@@ -41,7 +41,7 @@ _CUTS_PER_WORKLOAD: Final = 20
 class Record(NamedTuple):
     history: History
     events: list[Event]
-    # Before it nobody was served yet.
+    # Before it no client was served yet.
     first: int
 
 

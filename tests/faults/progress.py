@@ -3,7 +3,7 @@
 A slave learns of progress at the main port of its master and of messages at another one. Here the
 second is held back by a proxy while the first works, then the master is lost: what it had delivered
 is not in the log of its successor, which has to deliver it, and to ask about transactions whose end
-it never heard of.
+it never received.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from tests.faults.replica_sets import (
     COPIES,
     Replica,
     ReplicaSet,
-    followers,
+    replica_settings,
     until_known,
 )
 from tests.faults.rig import Rig, in_turn
@@ -67,7 +67,7 @@ class _Linked(NamedTuple):
         self.link.refuse()
         await asyncio.to_thread(self.master.kill)
         # The slave has to notice.
-        await asyncio.to_thread(happens, lambda: not self.slave.said.get("followedMaster"))
+        await asyncio.to_thread(happens, lambda: not self.slave.runtime_info.get("followedMaster"))
         await asyncio.to_thread(self.replicas.promote, self.slave)
 
 
@@ -88,7 +88,7 @@ def busy_without_a_cut(directory: Path, chance: Random) -> Findings:
 
 
 async def _delivered(directory: Path) -> Findings:
-    """Levels and timers: the master delivers all of them, and nobody hears of it."""
+    """Levels and timers: the master delivers all of them, and no slave learns of it."""
     findings, ledger = Findings(), Ledger()
     async with _linked(directory, _SETTINGS) as on:
         for properties in (_LEVEL, _TIMER):
@@ -165,7 +165,7 @@ async def _busy(directory: Path, chance: Random, *, is_held: bool) -> Findings:
                 await asyncio.sleep(chance.uniform(0, _TABLES_S))
             await on.switch()
             await traffic.stop_sending()
-            findings = seen_by(traffic, await traffic.settle(_PATIENCE_S))
+            findings = seen_by(traffic, await traffic.finish(_PATIENCE_S))
     findings.counts["switches"] = 1
     return findings
 
@@ -173,7 +173,7 @@ async def _busy(directory: Path, chance: Random, *, is_held: bool) -> Findings:
 @asynccontextmanager
 async def _linked(directory: Path, settings: dict[str, str]) -> AsyncIterator[_Linked]:
     """A master and a slave that has its log by way of a proxy."""
-    own = followers(2)
+    own = replica_settings(2)
     with ReplicaSet(directory, own, settings) as on:
         master, slave = on.brokers
         host, port = split_address(master.address)

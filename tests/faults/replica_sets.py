@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.name_server import ClusterInfo, KvTable
+from roquet.protocol.bodies.name_server import ClusterInfo
 from roquet.protocol.codes import RequestCode
-from tests.support.blocking_peer import BlockingPeer, PeerGone
+from tests.support.blocking_peer import BlockingPeer
 from tests.support.etcd_members import EtcdMember, loopback_etcd
 from tests.support.eventually import happens
 from tests.support.our_cluster import PROGRAM, OurBroker, OurNameServer
@@ -31,7 +31,6 @@ ACKNOWLEDGE: Final = "replication.acknowledge"
 COPIES: Final = "replication.copies"
 
 _COMMAND_TIMEOUT_S: Final = 60.0
-_ANSWER_TIMEOUT_S: Final = 2.0
 _SETTINGS: Final = {
     "haSendHeartbeatInterval": "500",
     "slaveTimeout": "500",
@@ -61,23 +60,9 @@ class Replica(OurBroker):
         shutil.rmtree(self.store_directory)
 
     @property
-    def said(self) -> Mapping[str, str]:
-        """Its values at run time; none while it does not answer."""
-        with (
-            suppress(OSError, PeerGone),
-            BlockingPeer(self.address, timeout_s=_ANSWER_TIMEOUT_S) as peer,
-        ):
-            return read_body(KvTable, peer.call(RequestCode.GET_BROKER_RUNTIME_INFO).body).table
-        return {}
-
-    @property
     def is_master(self) -> bool:
         """As far as it knows itself; one that does not answer is none."""
-        return self.said.get("brokerRole", "SLAVE") != "SLAVE"
-
-    @property
-    def log_end(self) -> int:
-        return int(self.said.get("commitLogMaxOffset", -1))
+        return self.runtime_info.get("brokerRole", "SLAVE") != "SLAVE"
 
     @property
     def cut_off(self) -> list[str]:
@@ -208,7 +193,7 @@ class ReplicaSet:
     def masters(self) -> list[Replica]:
         """Those that take themselves for masters, the latest epoch last."""
         epochs = {
-            each: int(each.said.get("replicationEpoch", 0))
+            each: int(each.runtime_info.get("replicationEpoch", 0))
             for each in self.brokers
             if not each.has_ended and each.is_master
         }
@@ -237,17 +222,17 @@ class ReplicaSet:
         """Whether all of them have the whole log of the master, in time."""
 
         def is_followed() -> bool:
-            said = master.said
-            end = said.get("commitLogMaxOffset")
-            return int(said.get("slaveCount", 0)) >= len(slaves) and all(
-                each.said.get("commitLogMaxOffset") == end for each in slaves
+            info = master.runtime_info
+            end = info.get("commitLogMaxOffset")
+            return int(info.get("slaveCount", 0)) >= len(slaves) and all(
+                each.runtime_info.get("commitLogMaxOffset") == end for each in slaves
             )
 
         return happens(is_followed)
 
     def until_in_sync(self, master: Replica, numbers: Iterable[int]) -> bool:
         wanted = ",".join(map(str, sorted(numbers)))
-        return happens(lambda: master.said.get("inSyncSet") == wanted)
+        return happens(lambda: master.runtime_info.get("inSyncSet") == wanted)
 
 
 def until_known(topic: str, *brokers: Replica) -> bool:
@@ -263,7 +248,7 @@ def voters(count: int, role: str = "SYNC_MASTER") -> list[dict[str, str]]:
     ]
 
 
-def followers(count: int, role: str = "SYNC_MASTER") -> list[dict[str, str]]:
+def replica_settings(count: int, role: str = "SYNC_MASTER") -> list[dict[str, str]]:
     """The settings of a master and its slaves where an operator decides."""
     slaves = [{"brokerRole": "SLAVE", "brokerId": str(number)} for number in range(1, count)]
     return [{"brokerRole": role}, *slaves]

@@ -16,7 +16,7 @@ def anywhere() -> str | None:
 class Rig(NamedTuple):
     """`run` does its fault `count` times in a directory, as `seed` decides.
 
-    `few` of them are done by `make test`, `many` when hours are given. `missing` says why this
+    `few` of them are done by `make test`, `many` when hours are given. `missing` is why this
     machine cannot do it, if so.
     """
 

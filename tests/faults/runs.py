@@ -42,7 +42,7 @@ class Run(msgspec.Struct, frozen=True):
     commit: str
     # One for each run that this is the sum of.
     commands: list[str]
-    # Of everything above, so that nobody changes a figure by accident.
+    # Of everything above, so that no figure is changed by accident.
     digest: str = ""
 
     def sealed(self) -> "Run":

@@ -17,8 +17,8 @@ from roquet.protocol.command import Command
 from tests.faults.findings import Findings
 from tests.faults.rig import Rig
 from tests.faults.stage import ONLY_PLAIN, Stage, stage
+from tests.support.common_requests import common_send
 from tests.support.few_maps import few_maps_left, map_count, map_limit
-from tests.support.plain_requests import plain_send
 from tests.support.raw_peer import RawPeer
 from tests.support.topics import create_topic
 
@@ -67,7 +67,7 @@ async def _burst(
         maps_left = map_limit() - map_count(process)
         if maps_left < _MAPS_LEFT_MIN:
             violations.append(f"{maps_left} mappings are left, and memory may need more")
-        findings = await on.settled()
+        findings = await on.finished()
     findings.violations += violations
     findings.counts["bursts"] = count
     findings.counts["refused for now"] = refused_count
@@ -87,7 +87,7 @@ async def _send_to_all(on: Stage, topic: str) -> int:
             refused = []
             for start in range(0, len(left), _AT_ONCE):
                 some = left[start : start + _AT_ONCE]
-                peer.send(*(plain_send(topic, b"x", each, opaque=each) for each in some))
+                peer.send(*(common_send(topic, b"x", each, opaque=each) for each in some))
                 replies = [await peer.receive() for _ in some]
                 refused += [each.opaque for each in replies if _is_refused(each)]
             refused_count += len(refused)
@@ -102,7 +102,7 @@ def _is_refused(reply: Command) -> bool:
 
 @asynccontextmanager
 async def _operator(on: Stage) -> AsyncIterator[list[float]]:
-    """Comes to the broker again and again, each time anew; how long each answer took."""
+    """Connects to the broker again and again; how long each answer took."""
     times_s: list[float] = []
 
     async def ask() -> None:

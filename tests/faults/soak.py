@@ -31,7 +31,7 @@ async def _soak(directory: Path, seed: int, count: int) -> Findings:
         await asyncio.sleep(count * (1 - _WARM_UP))
         growth = resident_size(process) - size
         more = _descriptor_count(process) - descriptors
-        findings = await on.settled()
+        findings = await on.finished()
     findings.counts["seconds"] = count
     findings.figures["grown by MB"] = growth / _MEGABYTE
     findings.figures["more descriptors"] = float(more)

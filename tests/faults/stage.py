@@ -26,9 +26,9 @@ class Stage(NamedTuple):
     def broker(self) -> OurBroker:
         return self.brokers[0]
 
-    async def settled(self) -> Findings:
+    async def finished(self) -> Findings:
         """What the clients saw, when everything has come to rest."""
-        violations = await self.traffic.settle()
+        violations = await self.traffic.finish()
         return seen_by(self.traffic, violations)
 
 

@@ -2,10 +2,10 @@
 
     M1  awake after SIGSTOP it acknowledges nothing later than its next question to a name server
     M2  started from its own file it acknowledges nothing at all, and does not take the route back
-    M3  no offset is told to two senders
+    M3  no offset is acknowledged to two senders
 
 What it acknowledges between waking up and that question is lost with the rest of its log; no master
-without a lease can exclude that. It is counted, and docs/replication.md says how much it may be.
+without a lease can exclude that. It is counted, and docs/replication.md has how much it may be.
 """
 
 import time
@@ -21,7 +21,7 @@ from tests.faults.ledgers import Ledger, Outcome
 from tests.faults.replica_sets import (
     Replica,
     ReplicaSet,
-    followers,
+    replica_settings,
     until_known,
 )
 from tests.faults.rig import Rig, in_turn
@@ -38,7 +38,7 @@ _PAUSE_S: Final = 0.1
 
 
 def awake_after_its_successor(directory: Path, chance: Random) -> Findings:
-    with ReplicaSet(directory, followers(2, "ASYNC_MASTER")) as on:
+    with ReplicaSet(directory, replica_settings(2, "ASYNC_MASTER")) as on:
         one, two = on.brokers
         ledger = Ledger()
         findings = _filled(on, ledger)
@@ -85,7 +85,7 @@ def started_from_its_own_file_sync(directory: Path, chance: Random) -> Findings:
 
 
 def _started_again(directory: Path, chance: Random, role: str) -> Findings:
-    with ReplicaSet(directory, followers(2, role)) as on:
+    with ReplicaSet(directory, replica_settings(2, role)) as on:
         one, two = on.brokers
         ledger = Ledger()
         findings = _filled(on, ledger)

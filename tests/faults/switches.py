@@ -1,4 +1,4 @@
-"""A master is lost for good, and a person makes its slave the master, as docs/replication.md says.
+"""A master is lost for good, and a person makes its slave the master, as in docs/replication.md.
 
 Everything that was acknowledged goes with the slave, whatever was on its way: plain messages, those
 that wait for their time, and those whose sender has yet to decide. Then the new master gets a
@@ -64,7 +64,7 @@ class _Succession:
 
     def _new_slave(self) -> OurBroker:
         slave = self._started(self._next_directory(), _SLAVE)
-        # Without its topics it could be nobody's master.
+        # Without its topics it could not be a master.
         wait_until(lambda: has_topic(slave.address, TOPIC))
         return slave
 
@@ -100,7 +100,7 @@ async def _switches(succession: _Succession, chance: Random, count: int) -> Find
         await traffic.until_more()
         findings = Findings()
         findings.counts["switches"] = count
-        findings.add(seen_by(traffic, await traffic.settle()))
+        findings.add(seen_by(traffic, await traffic.finish()))
     return findings
 
 

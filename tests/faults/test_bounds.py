@@ -14,8 +14,8 @@ from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command, encode_command
+from tests.support.common_requests import common_pull, common_send, receipt_of
 from tests.support.our_cluster import OurBroker
-from tests.support.plain_requests import plain_pull, plain_send, receipt_of
 from tests.support.process_memory import resident_size
 from tests.support.raw_peer import RawPeer
 from tests.support.topics import create_topic
@@ -84,7 +84,7 @@ async def until_one_is_cut_off(broker: OurBroker, count_before: int) -> None:
 async def test_slow_senders_together_hold_no_more_than_their_bound(broker: OurBroker) -> None:
     size_before = resident_size(broker.process_id)
     cut_before = await cut_off_count(broker)
-    begun = encode_command(plain_send(TOPIC, bytes(4 * MEGABYTE - 1000)))[: 2 * MEGABYTE]
+    begun = encode_command(common_send(TOPIC, bytes(4 * MEGABYTE - 1000)))[: 2 * MEGABYTE]
     # Without a bound it would be 400 MB.
     async with many_peers(broker, 200) as peers:
         for peer in peers:
@@ -97,12 +97,12 @@ async def test_slow_senders_together_hold_no_more_than_their_bound(broker: OurBr
 
 async def test_peers_that_never_read_hold_no_more_than_their_bound(broker: OurBroker) -> None:
     async with await RawPeer.connect(port_of(broker)) as sender:
-        offset = receipt_of(await sender.ask(plain_send(TOPIC, bytes(MEGABYTE)))).queue_offset
+        offset = receipt_of(await sender.ask(common_send(TOPIC, bytes(MEGABYTE)))).queue_offset
     cut_before = await cut_off_count(broker)
     async with many_peers(broker, 100) as peers:
         for peer in peers:
             peer.stop_reading()
-            peer.send(*(plain_pull(TOPIC, 0, offset, opaque=each) for each in range(20)))
+            peer.send(*(common_pull(TOPIC, 0, offset, opaque=each) for each in range(20)))
         await until_one_is_cut_off(broker, cut_before)
         assert await ping_p99_s(broker) < PING_P99_S_MAX
         assert int((await runtime_values(broker))["connectionHeldBytes"]) <= HELD_MAX
@@ -129,7 +129,7 @@ async def test_peers_that_come_and_go_slow_nobody(broker: OurBroker) -> None:
 
 async def test_clients_fill_no_table_and_operators_go_on(broker: OurBroker) -> None:
     async with await RawPeer.connect(port_of(broker)) as peer:
-        codes = [(await peer.ask(plain_send(f"topic-{each}", b"x"))).code for each in range(30)]
+        codes = [(await peer.ask(common_send(f"topic-{each}", b"x"))).code for each in range(30)]
     assert codes[0] == ResponseCode.SUCCESS
     assert codes[-1] == ResponseCode.SYSTEM_ERROR
     create_topic(broker.address, "ordered")

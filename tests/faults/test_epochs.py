@@ -10,12 +10,12 @@ EPOCHS = {A: Epochs("author-a", STARTS), B: Epochs("author-b", STARTS)}
 
 
 def test_masters_in_turn_are_fine() -> None:
-    told = [
+    acknowledgements = [
         Acknowledging(A, 0, b"1"),
         Acknowledging(A, 499, b"2"),
         Acknowledging(B, 500, b"3"),
     ]
-    assert list(not_by_their_masters(told, EPOCHS)) == []
+    assert list(not_by_their_masters(acknowledgements, EPOCHS)) == []
 
 
 def test_who_acknowledges_in_the_epoch_of_another_is_seen() -> None:

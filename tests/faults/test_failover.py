@@ -12,14 +12,12 @@ import pytest
 
 from roquet import Admin, Message, Producer
 from roquet.client.errors import ClientError
-from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from tests.support.blocking_peer import BlockingPeer, PeerGone
+from tests.support.common_requests import common_send_header
 from tests.support.etcd import RealEtcd
 from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurBroker, OurNameServer
-from tests.support.plain_requests import plain_send_header
 from tests.support.topics import create_topic
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication-2")]
@@ -86,18 +84,11 @@ class Pair:
         ]
 
     def until_in_sync(self, master: OurBroker) -> None:
-        wait_until(lambda: said_by(master).get("inSyncSet") == "1,2")
+        wait_until(lambda: master.runtime_info.get("inSyncSet") == "1,2")
 
     def until_copied(self) -> None:
         one, two = self.brokers
-        wait_until(lambda: said_by(one)["commitLogMaxOffset"] == said_by(two)["commitLogMaxOffset"])
-
-
-def said_by(broker: OurBroker) -> dict[str, str]:
-    """Nothing while it begins again."""
-    with suppress(OSError, PeerGone), BlockingPeer(broker.address) as peer:
-        return read_body(KvTable, peer.call(RequestCode.GET_BROKER_RUNTIME_INFO).body).table
-    return {"commitLogMaxOffset": f"{broker} does not answer"}
+        wait_until(lambda: 0 <= one.log_end == two.log_end)
 
 
 def log_of(broker: OurBroker) -> bytes:
@@ -124,13 +115,13 @@ def test_a_killed_master_is_replaced_and_returns_as_a_slave(pair: Pair) -> None:
     with Load(pair.names) as load:
         load.until_more(MANY)
         one.kill()
-        wait_until(lambda: said_by(two).get("brokerRole") == "SYNC_MASTER")
+        wait_until(lambda: two.runtime_info.get("brokerRole") == "SYNC_MASTER")
         one.start()
         pair.until_in_sync(two)
         load.until_more(MANY)
     pair.until_copied()
-    assert said_by(one)["brokerRole"] == "SLAVE"
-    assert said_by(one)["replicationEpoch"] == said_by(two)["replicationEpoch"]
+    assert one.runtime_info["brokerRole"] == "SLAVE"
+    assert one.runtime_info["replicationEpoch"] == two.runtime_info["replicationEpoch"]
     with Admin(pair.names) as admin:
         assert {each.address: each.is_master for each in admin.brokers()} == {
             one.address: False,
@@ -145,16 +136,16 @@ def test_a_master_that_stood_still_acknowledges_nothing_any_more(pair: Pair) -> 
     one, two = pair.brokers
     answers: list[int | None] = []
     with BlockingPeer(one.address) as peer:
-        peer.call(RequestCode.SEND_MESSAGE_V2, plain_send_header(TOPIC, 0), b"before")
+        peer.call(RequestCode.SEND_MESSAGE_V2, common_send_header(TOPIC, 0), b"before")
         os.kill(one.process_id, signal.SIGSTOP)
         # It lies in the socket of a process that will take itself for the master when it wakes.
         late = threading.Thread(target=lambda: answers.append(answer_to(peer, b"late")))
         late.start()
-        wait_until(lambda: said_by(two).get("brokerRole") == "SYNC_MASTER")
+        wait_until(lambda: two.runtime_info.get("brokerRole") == "SYNC_MASTER")
         os.kill(one.process_id, signal.SIGCONT)
         late.join()
     assert answers != [ResponseCode.SUCCESS]
-    wait_until(lambda: said_by(one).get("followedMaster"))
+    wait_until(lambda: one.runtime_info.get("followedMaster"))
     assert "stepping down as master of epoch" in one.log_tail()
     pair.until_in_sync(two)
     with Producer(pair.names, "after") as producer:
@@ -169,6 +160,6 @@ def test_a_master_that_stood_still_acknowledges_nothing_any_more(pair: Pair) -> 
 def answer_to(peer: BlockingPeer, body: bytes) -> int | None:
     """None without one."""
     try:
-        return peer.call(RequestCode.SEND_MESSAGE_V2, plain_send_header(TOPIC, 0), body).code
+        return peer.call(RequestCode.SEND_MESSAGE_V2, common_send_header(TOPIC, 0), body).code
     except (PeerGone, OSError):
         return None

@@ -18,10 +18,10 @@ from roquet.protocol.command import Command, decode_command, encode_command
 from roquet.protocol.frame import FRAME_SIZE_MAX
 from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.messages.record import split_records
+from tests.support.common_requests import common_pull, common_send, receipt_of
 from tests.support.golden_frames import golden_frames
 from tests.support.hostile_bytes import hostile_bytes
 from tests.support.our_cluster import OurBroker
-from tests.support.plain_requests import plain_pull, plain_send, receipt_of
 from tests.support.process_memory import resident_size
 from tests.support.raw_peer import RawPeer
 from tests.support.topics import create_topic
@@ -70,8 +70,8 @@ async def bystander(broker: OurBroker) -> AsyncIterator[None]:
             while not stop.is_set():
                 started_s = time.monotonic()
                 body = os.urandom(16)
-                offset = receipt_of(await peer.ask(plain_send(TOPIC, body))).queue_offset
-                pulled = await peer.ask(plain_pull(TOPIC, 0, offset))
+                offset = receipt_of(await peer.ask(common_send(TOPIC, body))).queue_offset
+                pulled = await peer.ask(common_pull(TOPIC, 0, offset))
                 delays_s.append(time.monotonic() - started_s)
                 assert split_records(pulled.body)[0].body == body
                 await asyncio.sleep(0.01)
@@ -94,7 +94,7 @@ async def test_garbage_is_cut_off_at_once(broker: OurBroker, garbage: bytes) -> 
 @pytest.mark.usefixtures("bystander")
 async def test_what_was_asked_before_the_garbage_is_answered(broker: OurBroker) -> None:
     async with await RawPeer.connect(port_of(broker)) as peer:
-        peer.send(plain_send(TOPIC, b"good", opaque=7), GARBAGE["negative length"])
+        peer.send(common_send(TOPIC, b"good", opaque=7), GARBAGE["negative length"])
         reply = await peer.receive()
         assert (reply.opaque, reply.code) == (7, ResponseCode.SUCCESS)
         await peer.until_closed()
@@ -102,7 +102,7 @@ async def test_what_was_asked_before_the_garbage_is_answered(broker: OurBroker) 
 
 @pytest.mark.usefixtures("bystander")
 async def test_one_byte_a_second_is_cut_off(broker: OurBroker) -> None:
-    request = encode_command(plain_send(TOPIC, b"slow"))
+    request = encode_command(common_send(TOPIC, b"slow"))
     async with await RawPeer.connect(port_of(broker)) as peer:
         started_s = time.monotonic()
         closed = asyncio.create_task(peer.until_closed(FRAME_TIMEOUT_S + 40))
@@ -125,7 +125,7 @@ async def test_lengths_that_are_only_announced_cost_nothing(broker: OurBroker) -
         # Answered after those before it were looked at.
         await peers[-1].until_sent()
         async with await RawPeer.connect(port_of(broker)) as witness:
-            assert (await witness.ask(plain_pull(TOPIC, 0, 0))).code == ResponseCode.SUCCESS
+            assert (await witness.ask(common_pull(TOPIC, 0, 0))).code == ResponseCode.SUCCESS
         assert resident_size(broker.process_id) - size_before < 10 * MEGABYTE
     finally:
         for peer in peers:
@@ -137,15 +137,15 @@ async def test_a_peer_that_asks_and_never_reads_gets_no_more_than_its_share(
     broker: OurBroker,
 ) -> None:
     async with await RawPeer.connect(port_of(broker)) as sender:
-        offset = receipt_of(await sender.ask(plain_send(TOPIC, bytes(MEGABYTE)))).queue_offset
+        offset = receipt_of(await sender.ask(common_send(TOPIC, bytes(MEGABYTE)))).queue_offset
     size_before = resident_size(broker.process_id)
     async with await RawPeer.connect(port_of(broker)) as peer:
         peer.stop_reading()
         # A gigabyte, if it were all answered.
-        peer.send(*(plain_pull(TOPIC, 0, offset, opaque=each) for each in range(1000)))
+        peer.send(*(common_pull(TOPIC, 0, offset, opaque=each) for each in range(1000)))
         await peer.until_sent()
         async with await RawPeer.connect(port_of(broker)) as witness:
-            assert (await witness.ask(plain_pull(TOPIC, 0, 0))).code == ResponseCode.SUCCESS
+            assert (await witness.ask(common_pull(TOPIC, 0, 0))).code == ResponseCode.SUCCESS
         assert resident_size(broker.process_id) - size_before < 20 * MEGABYTE
         # Who reads after all gets everything.
         peer.go_on_reading()
@@ -158,12 +158,12 @@ async def test_a_peer_that_lets_answers_pile_up_is_cut_off(broker: OurBroker) ->
     size_before = resident_size(broker.process_id)
     async with await RawPeer.connect(port_of(broker)) as peer:
         # Nothing is there yet, so all of them wait for one message, which makes a gigabyte.
-        peer.send(*(plain_pull("piled", 0, 0, wait_ms=60_000) for _ in range(1000)))
+        peer.send(*(common_pull("piled", 0, 0, wait_ms=60_000) for _ in range(1000)))
         assert (await peer.ask(Command(RequestCode.GET_BROKER_CONFIG, opaque=1))).opaque == 1
         peer.stop_reading()
         async with await RawPeer.connect(port_of(broker)) as sender:
-            receipt_of(await sender.ask(plain_send("piled", bytes(MEGABYTE))))
-            assert (await sender.ask(plain_pull(TOPIC, 0, 0))).code == ResponseCode.SUCCESS
+            receipt_of(await sender.ask(common_send("piled", bytes(MEGABYTE))))
+            assert (await sender.ask(common_pull(TOPIC, 0, 0))).code == ResponseCode.SUCCESS
         assert resident_size(broker.process_id) - size_before < 100 * MEGABYTE
         peer.go_on_reading()
         assert len(await peer.until_closed()) < 70 * MEGABYTE

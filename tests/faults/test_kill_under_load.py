@@ -17,9 +17,9 @@ from roquet.protocol.codes import ResponseCode
 from roquet.protocol.fields import read_header
 from roquet.protocol.headers.messages import PullMessageReplyHeader
 from roquet.protocol.messages.record import split_records
+from tests.support.common_requests import common_pull, common_send, receipt_of
 from tests.support.eventually import eventually
 from tests.support.our_cluster import OurBroker
-from tests.support.plain_requests import plain_pull, plain_send, receipt_of
 from tests.support.raw_peer import RawPeer
 from tests.support.topics import create_topic
 
@@ -56,7 +56,7 @@ async def keep_sending(port: int, queue_id: int, ledger: Ledger, stop: asyncio.E
                     bodies = [b"%d-%d" % (queue_id, number + each) for each in range(IN_FLIGHT)]
                     number += IN_FLIGHT
                     ledger.attempted.update(bodies)
-                    peer.send(*(plain_send(TOPIC, body, queue_id) for body in bodies))
+                    peer.send(*(common_send(TOPIC, body, queue_id) for body in bodies))
                     for body in bodies:
                         receipt = receipt_of(await peer.receive())
                         assert receipt.queue_offset not in ledger.acknowledged
@@ -71,7 +71,7 @@ async def keep_reading(port: int, queue_id: int, ledger: Ledger) -> None:
             async with await RawPeer.connect(port) as peer:
                 while True:
                     offset = len(ledger.read)
-                    pull = plain_pull(TOPIC, queue_id, offset, wait_ms=5000)
+                    pull = common_pull(TOPIC, queue_id, offset, wait_ms=5000)
                     reply = await peer.ask(pull)
                     if reply.code == ResponseCode.SUCCESS:
                         messages = split_records(reply.body)

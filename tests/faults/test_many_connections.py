@@ -14,9 +14,9 @@ import pytest
 from roquet.disk import SystemDisk
 from roquet.store.checkpoint import load_checkpoint
 from tests.support.blocking_peer import BlockingPeer
+from tests.support.common_requests import send_common
 from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurBroker
-from tests.support.plain_requests import send_plainly
 from tests.support.process_memory import resident_size
 from tests.support.topics import create_topic
 
@@ -62,7 +62,7 @@ def send_time_s(broker: OurBroker) -> float:
     with BlockingPeer(broker.address) as peer:
         for _ in range(500):
             started_s = time.perf_counter()
-            send_plainly(peer, TOPIC, bytes(128))
+            send_common(peer, TOPIC, bytes(128))
             times_s.append(time.perf_counter() - started_s)
     return statistics.median(times_s)
 
@@ -95,11 +95,11 @@ def test_idle_connections_leave_the_store_its_files(tmp_path: Path) -> None:
         resource.prlimit(broker.process_id, resource.RLIMIT_NOFILE, (FEW_FILES, FEW_FILES))
         with BlockingPeer(broker.address) as peer, idle_connections(broker.address, FEW_FILES):
             for topic in topics:
-                send_plainly(peer, topic, b"new")
+                send_common(peer, topic, b"new")
             stored_ms = int(time.time() * 1000)
-            send_plainly(peer, TOPIC, b"last")
+            send_common(peer, TOPIC, b"last")
             wait_until(lambda: queues_synced_at(broker) >= stored_ms)
-            send_plainly(peer, TOPIC, b"behind it")
+            send_common(peer, TOPIC, b"behind it")
 
 
 def queues_synced_at(broker: OurBroker) -> int:

@@ -33,7 +33,7 @@ def receiver(network: Network, host: str) -> socket.socket:
 
 
 def arrives(network: Network, source: str, at: socket.socket) -> bool:
-    """Whether a packet from a host is heard."""
+    """Whether a packet from a host is received."""
     with network.inside(source), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"hello", at.getsockname())
     try:
@@ -65,14 +65,14 @@ def test_some_of_a_hundred_are_lost(network: Network) -> None:
         with network.inside("a"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             for _ in range(LOSSY_COUNT):
                 sender.sendto(b"hello", at_b.getsockname())
-        heard = 0
+        received = 0
         try:
             while at_b.recv(100):
-                heard += 1
+                received += 1
         except TimeoutError:
             pass
     # 140 are to be expected; what is outside of this happens in none of a million runs.
-    assert 105 < heard < 175
+    assert 105 < received < 175
 
 
 def test_a_slow_line_takes_its_time(network: Network) -> None:

@@ -14,7 +14,7 @@ from tests.faults.replica_sets import (
     CommandRefused,
     Replica,
     ReplicaSet,
-    followers,
+    replica_settings,
     voters,
 )
 from tests.support.etcd_members import missing_etcd
@@ -74,7 +74,7 @@ def obstacles(broker: Replica) -> str:
 def test_a_master_that_lost_its_slave_is_not_well(
     tmp_path: Path, settings: Mapping[str, str], *, has_secret: bool
 ) -> None:
-    with WatchedSet(tmp_path, followers(2), settings, has_secret=has_secret) as on:
+    with WatchedSet(tmp_path, replica_settings(2), settings, has_secret=has_secret) as on:
         master, slave = on.brokers
         on.start()
         wait_until(lambda: not obstacles(master), PATIENCE_S)

@@ -35,7 +35,7 @@ def test_the_rig_finds_nothing(rig: Rig, tmp_path: Path) -> None:
     findings = rig.run(tmp_path, seed, count)
     assert findings.counts
     repeat = f"python -m tests.faults {rig.name} --seed {seed} --count {count}"
-    assert not findings.violations, f"{repeat}\n{findings.said()}"
+    assert not findings.violations, f"{repeat}\n{findings.text()}"
 
 
 @pytest.mark.java

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,11 +10,10 @@ import pytest
 from roquet import Message, Producer
 from roquet.client.errors import NotYetSafe, SendFailed
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.bodies.offsets import ConsumerOffsetTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
-from tests.support.blocking_peer import BlockingPeer, PeerGone
+from tests.support.blocking_peer import BlockingPeer
 from tests.support.command_line import roquet
 from tests.support.etcd import RealEtcd
 from tests.support.eventually import wait_until
@@ -61,20 +60,14 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield Place(tmp_path, names.address, running)
 
 
-def said_by(broker: OurBroker) -> Mapping[str, str]:
-    with suppress(OSError, PeerGone), BlockingPeer(broker.address) as peer:
-        return read_body(KvTable, peer.call(RequestCode.GET_BROKER_RUNTIME_INFO).body).table
-    return {}
-
-
 def is_followed(broker: OurBroker, in_sync: set[str]) -> bool:
     """Whether it is a master with one slave, and these are in sync."""
-    said = said_by(broker)
-    return said.get("slaveCount") == "1" and in_sync <= set(said["inSyncSet"].split(","))
+    info = broker.runtime_info
+    return info.get("slaveCount") == "1" and in_sync <= set(info["inSyncSet"].split(","))
 
 
 def log_end(broker: OurBroker) -> int:
-    return int(said_by(broker).get("commitLogMaxOffset", -1))
+    return int(broker.runtime_info.get("commitLogMaxOffset", -1))
 
 
 def log_of(broker: OurBroker) -> bytes:
@@ -118,7 +111,7 @@ def electorate(place: Place, etcd: RealEtcd) -> dict[int, dict[str, str]]:
 def started(place: Place, own: Mapping[int, dict[str, str]]) -> dict[int, OurBroker]:
     """All of them in sync, with a message that all of them have."""
     brokers = {number: place.start(f"home-{number}", **own[number]) for number in own}
-    wait_until(lambda: said_by(brokers[1]).get("inSyncSet") == "1,2,3", PATIENCE_S)
+    wait_until(lambda: brokers[1].runtime_info.get("inSyncSet") == "1,2,3", PATIENCE_S)
     create_topic(brokers[1].address, TOPIC)
     send(place, b"before")
     wait_until(lambda: len({log_end(each) for each in brokers.values()}) == 1, PATIENCE_S)
@@ -135,14 +128,14 @@ def test_the_last_broker_founds_again(place: Place, survivor: int) -> None:
         # So that it was a slave of somebody else.
         demoted = roquet("broker", "demote", brokers[1].address, "-n", place.names)
         assert demoted.exit_code == 0, demoted.stderr
-        wait_until(lambda: said_by(brokers[1]).get("followedMaster"), PATIENCE_S)
+        wait_until(lambda: brokers[1].runtime_info.get("followedMaster"), PATIENCE_S)
     for number in {1, 2, 3} - {survivor}:
         brokers[number].kill()
     refused = roquet("broker", "promote", brokers[survivor].address, "-n", place.names)
     assert "etcd decides who is master" in refused.stderr
     brokers[survivor].stop()
     last = place.start(f"home-{survivor}", "--found", **own[survivor])
-    wait_until(lambda: said_by(last).get("brokerRole") == "SYNC_MASTER", PATIENCE_S)
+    wait_until(lambda: last.runtime_info.get("brokerRole") == "SYNC_MASTER", PATIENCE_S)
     with pytest.raises(NotYetSafe, match="no replica now"):
         send(place, b"alone")
 
@@ -182,7 +175,7 @@ def test_an_etcd_that_has_lost_its_data(place: Place) -> None:
     stale.stop()
     stale = place.start("home-1", "--found", **own[1])
     wait_until(lambda: f"--found is refused: {two.address}" in stale.log_tail(), PATIENCE_S)
-    assert said_by(stale)["brokerRole"] == said_by(two)["brokerRole"] == "SLAVE"
+    assert stale.runtime_info["brokerRole"] == two.runtime_info["brokerRole"] == "SLAVE"
 
     two.stop()
     two = place.start("home-2", "--found", **own[2])
@@ -199,7 +192,7 @@ def test_a_planned_switch_without_a_secret(place: Place) -> None:
     one = place.start("one", **master)
     create_topic(one.address, TOPIC)
     two = place.start("two", **slave)
-    wait_until(lambda: said_by(one).get("slaveCount") == "1", PATIENCE_S)
+    wait_until(lambda: one.runtime_info.get("slaveCount") == "1", PATIENCE_S)
     # At least one in each queue: nobody can have consumed what is not there.
     send(place, *(b"before %d" % number for number in range(8)))
     wait_until(lambda: log_end(one) == log_end(two), PATIENCE_S)
@@ -209,7 +202,7 @@ def test_a_planned_switch_without_a_secret(place: Place) -> None:
     two.stop()
     one = place.start("one", **slave)
     two = place.start("two", **master)
-    wait_until(lambda: said_by(two).get("slaveCount") == "1", PATIENCE_S)
+    wait_until(lambda: two.runtime_info.get("slaveCount") == "1", PATIENCE_S)
     send(place, b"after")
     wait_until(lambda: log_end(one) == log_end(two), PATIENCE_S)
     assert log_of(one) == log_of(two)

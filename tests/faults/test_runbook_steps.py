@@ -22,15 +22,15 @@ from tests.faults.replica_sets import (
     COPIES,
     Replica,
     ReplicaSet,
-    followers,
+    replica_settings,
     until_known,
     voters,
 )
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.certificates import Authority
+from tests.support.common_requests import common_send_header
 from tests.support.etcd_members import missing_etcd
 from tests.support.eventually import happens, let_run, wait_until
-from tests.support.plain_requests import plain_send_header
 from tests.support.runbook import entries
 from tests.support.topics import create_topic
 
@@ -115,7 +115,7 @@ def filled(
 
 def by_hand(directory: Path, role: str = "SYNC_MASTER", *, has_secret: bool = True) -> ReplicaSet:
     shared = ONE if has_secret and role == "SYNC_MASTER" else None
-    return ReplicaSet(directory, followers(2, role), shared, has_secret=has_secret)
+    return ReplicaSet(directory, replica_settings(2, role), shared, has_secret=has_secret)
 
 
 def with_etcd(directory: Path) -> ReplicaSet:
@@ -225,7 +225,7 @@ def test_a_lost_master_has_its_slave_promoted(tmp_path: Path) -> None:
     with filled(by_hand(tmp_path)) as (on, ledger):
         one, two = on.brokers
         one.kill()
-        wait_until(lambda: not two.said.get("followedMaster"))
+        wait_until(lambda: not two.runtime_info.get("followedMaster"))
         do(on, "The master is lost for good", "broker promote", second=two.address)
         # A new slave, with nothing.
         one.lose_store()
@@ -260,7 +260,7 @@ def test_the_old_master_comes_back(tmp_path: Path) -> None:
         two.kill()
         body = b"what only the old master has"
         with BlockingPeer(one.address) as peer:
-            peer.call(RequestCode.SEND_MESSAGE_V2, plain_send_header(TOPIC), body)
+            peer.call(RequestCode.SEND_MESSAGE_V2, common_send_header(TOPIC), body)
         one.kill()
         on.start(two)
         do(on, "The master is lost for good", "broker promote", second=two.address)
@@ -349,7 +349,7 @@ def test_nothing_is_cut_until_a_person_decides(tmp_path: Path, *, is_master_righ
             assert on.until_followed(two, one)
             return
         on.demote(two, "--force", "--id", "2")
-        wait_until(lambda: two.said and not two.is_master)
+        wait_until(lambda: two.runtime_info and not two.is_master)
         if one.has_ended:
             one.kill()
             on.start(one)
@@ -389,7 +389,7 @@ def send_large(broker: Replica, count: int) -> None:
     with BlockingPeer(broker.address) as peer:
         for _ in range(count):
             reply = peer.call(
-                RequestCode.SEND_MESSAGE_V2, plain_send_header(TOPIC), bytes(3_500_000)
+                RequestCode.SEND_MESSAGE_V2, common_send_header(TOPIC), bytes(3_500_000)
             )
             assert reply.code in NOT_SAFE, reply.remark
 
@@ -480,7 +480,7 @@ def test_a_slave_without_tls(tmp_path: Path) -> None:
         trusted = {"tls.client.trustCertPath": str(authority.certificate)}
         two.set(**{"tls.enable": "true"}, **trusted)
         on.start(two)
-        wait_until(lambda: two.said.get("followedMaster"))
+        wait_until(lambda: two.runtime_info.get("followedMaster"))
 
 
 def test_two_brokers_of_one_name_are_parted(tmp_path: Path) -> None:

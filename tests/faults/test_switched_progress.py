@@ -9,7 +9,7 @@ master alone, so the new master has to deliver all of it once more, and ask abou
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,6 @@ from roquet import AsyncTransactionProducer, ReceivedMessage, TransactionState
 from roquet.clock import SystemClock
 from roquet.net.addresses import split_address
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.bodies.offsets import ConsumerOffsetTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.messages import EndTransactionHeader
@@ -28,11 +27,11 @@ from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
 from roquet.protocol.messages.message_id import parse_offset_id
 from roquet.protocol.messages.record import split_records
 from roquet.protocol.names import HALF_TOPIC
-from tests.support.blocking_peer import BlockingPeer, PeerGone
+from tests.support.blocking_peer import BlockingPeer
 from tests.support.command_line import roquet
+from tests.support.common_requests import common_pull_header, common_send_header, receipt_of
 from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurBroker, OurNameServer
-from tests.support.plain_requests import plain_pull_header, plain_send_header, receipt_of
 from tests.support.tcp_proxy import PROXY_HOST, TcpProxy
 from tests.support.topics import create_topic, has_topic
 
@@ -88,7 +87,7 @@ class Switch:
                 commit(self.master, mark)
                 wait_until(lambda: committed(self.slave, MARKS, "marking") == mark, PATIENCE_S)  # noqa: B023  Awaited at once.
             self.master.kill()
-            wait_until(lambda: said_by(self.slave).get("followedMaster") == "", PATIENCE_S)
+            wait_until(lambda: self.slave.runtime_info.get("followedMaster") == "", PATIENCE_S)
             done = roquet("broker", "promote", self.slave.address, "-n", self.names)
             assert done.exit_code == 0, done.stderr
 
@@ -130,14 +129,8 @@ async def brokers(tmp_path: Path) -> AsyncIterator[Switch]:
             yield Switch(names.address, master, slave, link)
 
 
-def said_by(broker: OurBroker) -> dict[str, str]:
-    with suppress(OSError, PeerGone), BlockingPeer(broker.address) as peer:
-        return read_body(KvTable, peer.call(RequestCode.GET_BROKER_RUNTIME_INFO).body).table
-    return {}
-
-
 def log_end(broker: OurBroker) -> int:
-    return int(said_by(broker).get("commitLogMaxOffset", -1))
+    return int(broker.runtime_info.get("commitLogMaxOffset", -1))
 
 
 def commit(broker: OurBroker, offset: int) -> None:
@@ -156,7 +149,7 @@ def committed(broker: OurBroker, topic: str, group: str) -> int:
 
 
 def send(broker: OurBroker, names: list[bytes], properties: str) -> None:
-    header = replace(plain_send_header(TOPIC), properties=f"{properties}\x02WAIT\x01true\x02")
+    header = replace(common_send_header(TOPIC), properties=f"{properties}\x02WAIT\x01true\x02")
     with BlockingPeer(broker.address) as peer:
         for name in names:
             receipt_of(peer.call(RequestCode.SEND_MESSAGE_V2, header, name))
@@ -168,7 +161,7 @@ def delivered(broker: OurBroker) -> Counter[bytes]:
     offset = 0
     with BlockingPeer(broker.address) as peer:
         while True:
-            reply = peer.call(RequestCode.PULL_MESSAGE, plain_pull_header(TOPIC, 0, offset))
+            reply = peer.call(RequestCode.PULL_MESSAGE, common_pull_header(TOPIC, 0, offset))
             if reply.code != ResponseCode.SUCCESS:
                 return found
             messages = split_records(reply.body)
@@ -205,8 +198,12 @@ def begin(peer: BlockingPeer, name: bytes) -> EndTransactionHeader:
     }
     text = "\x02".join(f"{key}\x01{value}" for key, value in properties.items())
     # One that is older than messages are kept would be given up.
+    now_ms = SystemClock().now_ms()
     header = replace(
-        plain_send_header(TOPIC), properties=text, sys_flag=4, born_timestamp=SystemClock().now_ms()
+        common_send_header(TOPIC),
+        properties=text,
+        sys_flag=4,
+        born_timestamp=now_ms,
     )
     receipt = receipt_of(peer.call(RequestCode.SEND_MESSAGE_V2, header, name))
     return EndTransactionHeader(

@@ -14,15 +14,14 @@ from roquet import Admin
 from roquet.client.admin.groups import GroupSettings
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.groups import GroupConfig, GroupConfigTable
-from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.topics import DeleteTopicHeader
 from tests.support.blocking_peer import BlockingPeer, PeerGone
 from tests.support.command_line import roquet
+from tests.support.common_requests import common_pull_header, common_send_header, send_common
 from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurBroker, OurNameServer
-from tests.support.plain_requests import plain_pull_header, plain_send_header, send_plainly
 from tests.support.topics import create_topic
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication-2")]
@@ -46,7 +45,7 @@ class Pair:
         self.master = self.start("one", brokerRole="SYNC_MASTER")
         create_topic_at_first(self.master)
         self.slave = self.start("two", brokerRole="SLAVE", brokerId="1")
-        wait_until(lambda: said_by(self.master).get("slaveCount") == "1", PATIENCE_S)
+        wait_until(lambda: self.master.runtime_info.get("slaveCount") == "1", PATIENCE_S)
         wait_until(lambda: "old" in topics_of(self.slave), PATIENCE_S)
 
     def start(self, home: str, **settings: str) -> OurBroker:
@@ -73,7 +72,7 @@ class Pair:
 
     def old_master_follows(self) -> OurBroker:
         old = self.start("one", brokerRole="SLAVE", brokerId="2")
-        wait_until(lambda: said_by(self.slave).get("slaveCount") == "1", PATIENCE_S)
+        wait_until(lambda: self.slave.runtime_info.get("slaveCount") == "1", PATIENCE_S)
         wait_until(lambda: is_tables_equal(old, self.slave), PATIENCE_S)
         return old
 
@@ -88,12 +87,6 @@ def create_topic_at_first(broker: OurBroker) -> None:
 def pair(tmp_path: Path) -> Iterator[Pair]:
     with ExitStack() as running:
         yield Pair(tmp_path, running)
-
-
-def said_by(broker: OurBroker) -> dict[str, str]:
-    with suppress(OSError, PeerGone), BlockingPeer(broker.address) as peer:
-        return read_body(KvTable, peer.call(RequestCode.GET_BROKER_RUNTIME_INFO).body).table
-    return {}
 
 
 def topics_of(broker: OurBroker) -> dict[str, TopicConfig]:
@@ -119,7 +112,7 @@ def send_to_each(broker: OurBroker, topic: str, queue_count: int) -> list[bytes]
     bodies = [b"%s %d" % (topic.encode(), queue_id) for queue_id in range(queue_count)]
     with BlockingPeer(broker.address) as peer:
         for queue_id, body in enumerate(bodies):
-            send_plainly(peer, topic, body, queue_id)
+            send_common(peer, topic, body, queue_id)
     return bodies
 
 
@@ -128,7 +121,7 @@ def read_each(broker: OurBroker, topic: str, queue_count: int) -> list[bytes]:
     found = []
     with BlockingPeer(broker.address) as peer:
         for queue_id in range(queue_count):
-            reply = peer.call(RequestCode.PULL_MESSAGE, plain_pull_header(topic, queue_id, 0))
+            reply = peer.call(RequestCode.PULL_MESSAGE, common_pull_header(topic, queue_id, 0))
             text = b"%s %d" % (topic.encode(), queue_id)
             found += [text] if reply.code == ResponseCode.SUCCESS and text in reply.body else []
     return found
@@ -184,7 +177,7 @@ def test_a_deleted_topic_stays_deleted_and_begins_again_empty(pair: Pair) -> Non
     pair.switch()
     assert TOPIC not in topics_of(pair.slave)
     with BlockingPeer(pair.slave.address) as peer:
-        header = plain_send_header(TOPIC, 0)
+        header = common_send_header(TOPIC, 0)
         answered = peer.call(RequestCode.SEND_MESSAGE_V2, header, b"begins again")
     # There is no slave now. What matters is that it is the first message of its queue.
     assert answered.code == ResponseCode.SLAVE_NOT_AVAILABLE

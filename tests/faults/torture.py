@@ -23,16 +23,16 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from roquet.protocol.codes import ResponseCode
-from tests.faults.copies import differing
 from tests.faults.findings import Findings
 from tests.faults.ledgers import Ledger, queue_count_of
 from tests.faults.pair_faults import rounds
+from tests.faults.replica_logs import differing
 from tests.faults.replica_sets import (
     ACKNOWLEDGE,
     COPIES,
     Replica,
     ReplicaSet,
-    followers,
+    replica_settings,
     until_known,
     voters,
 )
@@ -91,7 +91,7 @@ class Mode(NamedTuple):
         policy = chance.choice(("one", "quorum", None))
         settings = _SETTINGS | ({} if policy is None else {ACKNOWLEDGE: policy})
         settings |= {COPIES: str(self.broker_count)}
-        make = voters if self.etcd_count else followers
+        make = voters if self.etcd_count else replica_settings
         return ReplicaSet(directory, make(self.broker_count), settings, etcd_count=self.etcd_count)
 
 
@@ -169,13 +169,13 @@ class Ordeal:
         master = await current_master(self._on)
         others = [each for each in self._on.brokers if each is not master]
         if not await asyncio.to_thread(self._on.until_followed, master, *others):
-            said = [each.said.get("commitLogMaxOffset") for each in self._on.brokers]
+            said = [each.runtime_info.get("commitLogMaxOffset") for each in self._on.brokers]
             raise NoSwitch(f"not everybody follows {master}: the logs end at {said}")
-        return int(master.said.get("replicationEpoch", 0))
+        return int(master.runtime_info.get("replicationEpoch", 0))
 
     async def _judge(self) -> None:
         found = self.findings
-        found.add(seen_by(self._traffic, await self._traffic.settle(_PATIENCE_S)))
+        found.add(seen_by(self._traffic, await self._traffic.finish(_PATIENCE_S)))
         found.add(self._ledger.counted())
         master = await asyncio.to_thread(self._on.master)
         if master is None:

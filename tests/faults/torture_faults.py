@@ -87,12 +87,12 @@ async def _succeeded(on: ReplicaSet, old: Replica, chance: Random) -> None:
 
 def _made_slave(on: ReplicaSet, old: Replica, number: str) -> None:
     """As the runbook has it: demoted by force where it takes itself for the master."""
-    happens(lambda: old.has_ended or old.said, _BACK_S_MAX)
+    happens(lambda: old.has_ended or old.runtime_info, _BACK_S_MAX)
     if old.has_ended:
         old.kill()
         old.set(brokerRole="SLAVE", brokerId=number)
         old.start()
-    happens(lambda: old.is_master or old.said.get("followedMaster"), _BACK_S_MAX)
+    happens(lambda: old.is_master or old.runtime_info.get("followedMaster"), _BACK_S_MAX)
     if old.is_master:
         _commanded(on.demote, old, "--force", "--id", number)
 

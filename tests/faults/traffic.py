@@ -78,7 +78,7 @@ class Mix:
 
 
 class Traffic:
-    """While the block runs, everything goes on; `settle` ends it in peace."""
+    """While the block runs, everything goes on; `finish` ends it in peace."""
 
     def __init__(
         self, name_server: str, queues: Sequence[QueueRef], seed: int, mix: Mix | None = None
@@ -184,7 +184,7 @@ class Traffic:
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def until_delivered(self, patience_s: float = 60.0) -> None:
-        """Returns when every group has what is owed by now, or raises TimeoutError."""
+        """Returns when every group has what is due by now, or raises TimeoutError."""
         async with asyncio.timeout(patience_s):
             # Messages come when they come.
             while self.history.undelivered():  # noqa: ASYNC110
@@ -196,8 +196,8 @@ class Traffic:
         await asyncio.gather(*self._senders)
         self._senders = []
 
-    async def settle(self, patience_s: float = 60.0) -> list[str]:
-        """Nothing more is sent; what is owed is waited for, then everything is read once more."""
+    async def finish(self, patience_s: float = 60.0) -> list[str]:
+        """Nothing more is sent; what is due is waited for, then everything is read once more."""
         await self.stop_sending()
         with suppress(TimeoutError):  # The violations say what did not come.
             await self.until_delivered(patience_s)

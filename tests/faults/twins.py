@@ -17,7 +17,7 @@ from tests.faults.replica_sets import (
     CommandRefused,
     Replica,
     ReplicaSet,
-    followers,
+    replica_settings,
     until_known,
     voters,
 )
@@ -52,13 +52,13 @@ def one_name_without_replication(directory: Path, _chance: Random) -> Findings:
 
 
 def one_id_by_hand(directory: Path, _chance: Random) -> Findings:
-    with ReplicaSet(directory, followers(2), _ONE) as on:
+    with ReplicaSet(directory, replica_settings(2), _ONE) as on:
         twin = on.made({**_twin_of(on), "brokerRole": "SLAVE", "brokerId": "1"})
         findings, ledger = _with_a_twin(on, twin)
         master, slave = on.brokers
         master.kill()
         twin.kill()
-        happens(lambda: not slave.said.get("followedMaster"))
+        happens(lambda: not slave.runtime_info.get("followedMaster"))
         try:
             on.promote(slave)
         except CommandRefused as error:
@@ -99,7 +99,7 @@ def _with_a_twin(on: ReplicaSet, twin: Replica) -> tuple[Findings, Ledger]:
     until_known(_TOPIC, slave)
     if not happens(lambda: ledger.send(master.address, _TOPIC) is Outcome.ACKNOWLEDGED):
         findings.violations.append("with a slave nothing is acknowledged")
-    in_sync = master.said.get("inSyncSet")
+    in_sync = master.runtime_info.get("inSyncSet")
     ledger.send_many(master.address, _TOPIC, _MANY)
     # It need not serve.
     twin.begin()
@@ -113,7 +113,7 @@ def _with_a_twin(on: ReplicaSet, twin: Replica) -> tuple[Findings, Ledger]:
     with ledger.sending(master.address, _TOPIC, note):
         for _ in range(int(_WATCHED_S)):
             let_run(1.0)
-            sets.add(master.said.get("inSyncSet"))
+            sets.add(master.runtime_info.get("inSyncSet"))
         findings.violations += _unnamed(on, [slave, twin])
     if refused:
         findings.violations.append(f"W2: {len(refused)} sends were not acknowledged with a twin")

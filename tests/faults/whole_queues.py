@@ -4,8 +4,8 @@ from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.messages.record import split_records
 from tests.faults.history import Queue
 from tests.support.blocking_peer import BlockingPeer
+from tests.support.common_requests import common_pull_header
 from tests.support.our_cluster import OurBroker
-from tests.support.plain_requests import plain_pull_header
 
 
 def whole_queues(broker: OurBroker, topic: str, queue_count: int) -> dict[Queue, dict[int, bytes]]:
@@ -21,7 +21,7 @@ def _whole_queue(peer: BlockingPeer, topic: str, queue_id: int) -> dict[int, byt
     found: dict[int, bytes] = {}
     offset = 0
     while True:
-        reply = peer.call(RequestCode.PULL_MESSAGE, plain_pull_header(topic, queue_id, offset))
+        reply = peer.call(RequestCode.PULL_MESSAGE, common_pull_header(topic, queue_id, offset))
         if reply.code != ResponseCode.SUCCESS:
             return found
         messages = split_records(reply.body)

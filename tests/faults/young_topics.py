@@ -23,7 +23,7 @@ from tests.faults.replica_sets import (
     CommandRefused,
     Replica,
     ReplicaSet,
-    followers,
+    replica_settings,
     voters,
 )
 from tests.faults.rig import Rig, in_turn
@@ -43,7 +43,7 @@ _ONE: Final = {ACKNOWLEDGE: "one", COPIES: "2"}
 
 def killed_and_promoted(directory: Path, _chance: Random) -> Findings:
     findings, ledger = Findings(), Ledger()
-    with ReplicaSet(directory, followers(2), _ONE) as on:
+    with ReplicaSet(directory, replica_settings(2), _ONE) as on:
         one, two = on.brokers
         on.start()
         on.until_followed(one, two)
@@ -76,7 +76,7 @@ def killed_and_elected(directory: Path, _chance: Random) -> Findings:
         findings.violations += _made(ledger, one)
         one.kill()
         if on.master(other_than=one) is not two:
-            findings.violations.append("nobody is elected")
+            findings.violations.append("no master is elected")
         findings.violations += _missing(ledger, two, "after the switch")
         on.start(one)
         on.until_in_sync(two, (1, 2))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.blocking_peer import BlockingPeer
+from tests.support.common_requests import send_common
 from tests.support.eventually import wait_until
 from tests.support.java_client import (
     JavaProducer,
@@ -21,7 +22,6 @@ from tests.support.java_client import (
 )
 from tests.support.java_driver import JavaDriver
 from tests.support.our_cluster import OurBroker, OurNameServer
-from tests.support.plain_requests import send_plainly
 from tests.support.topics import create_topic
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("our-broker")]
@@ -103,11 +103,11 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OldQueue]:
             create_topic(broker.address, queue.topic)
             with BlockingPeer(broker.address) as peer:
                 for _ in range(12):
-                    send_plainly(peer, queue.topic, b"early".ljust(1000))
+                    send_common(peer, queue.topic, b"early".ljust(1000))
                 second = int(time.time()) + 1
                 wait_until(lambda: time.time() >= second)
                 for _ in range(3):
-                    send_plainly(peer, queue.topic, b"late".ljust(1000))
+                    send_common(peer, queue.topic, b"late".ljust(1000))
         (broker.store_directory / "commitlog" / f"{0:020d}").unlink()
         with broker:
             yield OldQueue(names.address, broker.address, queue, 7, second, 12)
@@ -142,7 +142,7 @@ def test_a_new_group_begins_where_it_wants_to(
     ) as consumer:
         wait_until(lambda: consumer.assignment(old.queue.topic))
         with BlockingPeer(old.broker) as peer:
-            new_offset = send_plainly(peer, old.queue.topic, b"new").queue_offset
+            new_offset = send_common(peer, old.queue.topic, b"new").queue_offset
         begin = {
             "CONSUME_FROM_FIRST_OFFSET": old.min_offset,
             "CONSUME_FROM_LAST_OFFSET": new_offset,

@@ -16,10 +16,10 @@ from roquet import PullConsumer, PushConsumer, QueueRef, ReceivedMessage, StartF
 from roquet.client.blocking.admin import Admin
 from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.blocking_peer import BlockingPeer
+from tests.support.common_requests import send_common
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
 from tests.support.our_cluster import OurBroker, OurNameServer
-from tests.support.plain_requests import send_plainly
 from tests.support.topics import create_topic
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache")]
@@ -71,11 +71,11 @@ def old(
             create_topic(broker.address, TOPIC)
             with BlockingPeer(broker.address) as peer:
                 for _ in range(EARLY_COUNT):
-                    send_plainly(peer, TOPIC, b"early".ljust(1000))
+                    send_common(peer, TOPIC, b"early".ljust(1000))
                 second = int(time.time()) + 1
                 wait_until(lambda: time.time() >= second)
                 for _ in range(LATE_COUNT):
-                    send_plainly(peer, TOPIC, b"late".ljust(1000))
+                    send_common(peer, TOPIC, b"late".ljust(1000))
             with Admin(names.address) as admin:
                 count = EARLY_COUNT + LATE_COUNT
                 wait_until(lambda: admin.topic_statistics(TOPIC).message_count == count)
@@ -104,7 +104,7 @@ MODES = pytest.mark.parametrize("broadcasting", [False, True], ids=["cluster", "
 
 def send_new(old: OldQueue) -> int:
     with BlockingPeer(old.broker) as peer:
-        return send_plainly(peer, TOPIC, b"new").queue_offset
+        return send_common(peer, TOPIC, b"new").queue_offset
 
 
 @STARTS
@@ -167,7 +167,7 @@ def test_a_queue_that_is_added_later_begins_as_the_option_says(
     assert _received(old, topic, group, 1, is_from_first=is_from_first) == [b"seen"]
     create_topic(old.broker, topic, 2)
     with BlockingPeer(old.broker) as peer:
-        send_plainly(peer, topic, b"unseen", 1)
+        send_common(peer, topic, b"unseen", 1)
     with Admin(old.name_server) as admin:
         # Apache enters messages into their queues a little later.
         wait_until(lambda: admin.topic_statistics(topic).message_count == 2)
@@ -192,7 +192,7 @@ def _received(
         wait_until(lambda: len(_queues_of(consumer, topic)) == queue_count, PATIENT_S)
         with BlockingPeer(old.broker) as peer:
             for queue_id in range(queue_count):
-                send_plainly(peer, topic, b"seen", queue_id)
+                send_common(peer, topic, b"seen", queue_id)
         seen = [b"seen"] * queue_count
         wait_until(lambda: [m.body for m in received if m.body == b"seen"] == seen, PATIENT_S)
     return [message.body for message in received]

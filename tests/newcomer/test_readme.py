@@ -86,7 +86,7 @@ def test_a_program_sends_and_consumes(home: Home, cluster: Cluster) -> None:
     with home.running(command) as running:
         running.wait_for("billed")
         assert running.stop() == 0
-        said = running.said().splitlines()
+        said = running.output().splitlines()
     assert [_without_numbers(line) for line in said] == [
         _without_numbers(line) for line in shown.output
     ]

@@ -1,4 +1,4 @@
-"""A broker that a name server believes in, and nobody can reach."""
+"""A broker that is registered with a name server and unreachable."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A process that writes to a store until it is killed, and tells what the store told it.
+"""A process that writes to a store until it is killed, and prints what the store acknowledged.
 
 Both sides draw the same messages from the same seed, so reports are small enough for one write
 to a pipe: they arrive whole or not at all, whatever kills the process and whenever.

@@ -3,7 +3,7 @@
         host "a"             switch            host "b"
     eth0 10.0.0.1 ---- to-a [bridge] to-b ---- eth0 10.0.0.2
 
-Nobody outside can see it, so any number of networks may exist at a time. What is lost on the way is
+It is invisible from outside, so there may be any number of them. What is lost on the way is
 dropped by the switch (nftables, which every kernel of today has; netem many have not), so neither
 end hears of it; a slow line is a token bucket at both ends of it.
 """
@@ -35,7 +35,7 @@ _numbers = count()
 
 
 class NetworkFailed(Exception):
-    """The kernel, or a program that speaks to it, refused; the message says what it said."""
+    """The kernel, or a program that speaks to it, refused; the message has its output."""
 
 
 class Drop(NamedTuple):

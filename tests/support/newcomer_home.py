@@ -23,21 +23,25 @@ class Finished(NamedTuple):
 
 
 class Running:
-    """A process that goes on until it is told to stop."""
+    """A process that runs until it is stopped."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self._process = process
         self._log = log
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self._log.read_text()
 
+    def _has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def _matches(self, pattern: str) -> bool:
+        return re.search(pattern, self.output()) is not None
+
     def wait_for(self, pattern: str) -> re.Match[str]:
-        wait_until(
-            lambda: self._process.poll() is not None or re.search(pattern, self.said()), PATIENCE_S
-        )
-        found = re.search(pattern, self.said())
-        assert found, self.said()
+        wait_until(lambda: self._has_ended() or self._matches(pattern), PATIENCE_S)
+        found = re.search(pattern, self.output())
+        assert found, self.output()
         return found
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> int:
@@ -109,6 +113,6 @@ class Home:
 
 
 def prepared_home(directory: Path) -> Home:
-    """Without an environment: that is the first thing README tells how to make."""
+    """Without an environment: README starts with making it."""
     source = copied_sources(directory / "wheel", with_compiled=True)
     return Home(directory, built_wheel(source, directory / "wheel"))

@@ -10,10 +10,15 @@ import signal
 import subprocess
 import sysconfig
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.name_server import KvTable
+from roquet.protocol.codes import RequestCode
+from tests.support.blocking_peer import BlockingPeer, PeerGone
 from tests.support.eventually import wait_until
 from tests.support.ports import free_port
 from tests.support.signing import IS_SIGNED, broker_settings
@@ -24,6 +29,7 @@ HOST = "127.0.0.1"
 PROGRAM = Path(sysconfig.get_path("scripts")) / "roquet"
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 20.0
+_ANSWER_TIMEOUT_S = 2.0
 _LOG_TAIL_SIZE = 3000
 
 
@@ -32,10 +38,10 @@ class OurServerFailed(Exception):
 
 
 class OurServer:
-    """A process with a directory of its own. `ready` is what it says when it serves."""
+    """A process with a directory of its own. `ready` is its line when it serves."""
 
-    # What it said when it was last ready.
-    _said: re.Match[str]
+    # Its line when it was last ready.
+    _ready_match: re.Match[str]
     # A program that runs it, with its words.
     under: tuple[str, ...] = ()
     # Further words of its command line, for its next start.
@@ -50,7 +56,7 @@ class OurServer:
         directory.mkdir(parents=True, exist_ok=True)
 
     def command(self) -> list[str]:
-        """The words of the command line behind `roquet`."""
+        """The words of the command line after `roquet`."""
         raise NotImplementedError
 
     @property
@@ -82,7 +88,7 @@ class OurServer:
                 lambda: self.has_ended or self._ready.search(self._log(log_start)),
                 _START_TIMEOUT_S,
             )
-            self._said = self._said_ready(log_start)
+            self._ready_match = self._wait_for_ready(log_start)
         except BaseException:
             self.kill()
             raise
@@ -101,14 +107,14 @@ class OurServer:
         wait_until(lambda: "certificates reloaded" in self._log(log_start))
 
     def until_ended(self, patience_s: float = _STOP_TIMEOUT_S) -> int:
-        """Returns how it ended by itself. Raises OurServerFailed when it goes on."""
+        """Returns how it ended by itself. Raises OurServerFailed when it keeps running."""
         process, self._process = self._process, None
         assert process is not None, "not started"
         try:
             return process.wait(patience_s)
         except subprocess.TimeoutExpired:
             self._process = process
-            raise OurServerFailed(f"{self} goes on:\n{self.log_tail()}") from None
+            raise OurServerFailed(f"{self} keeps running:\n{self.log_tail()}") from None
 
     @property
     def has_ended(self) -> bool:
@@ -119,7 +125,7 @@ class OurServer:
         self._end(signal.SIGKILL)
 
     def log_tail(self) -> str:
-        """What the server said last, over all its starts."""
+        """The end of its log, over all its starts."""
         return self._log(0)[-_LOG_TAIL_SIZE:]
 
     def __enter__(self) -> Self:
@@ -134,11 +140,11 @@ class OurServer:
     ) -> None:
         self.stop()
 
-    def _said_ready(self, log_start: int) -> re.Match[str]:
-        said = self._ready.search(self._log(log_start))
-        if said is None:
+    def _wait_for_ready(self, log_start: int) -> re.Match[str]:
+        found = self._ready.search(self._log(log_start))
+        if found is None:
             raise OurServerFailed(f"{self} died while it started:\n{self.log_tail()}")
-        return said
+        return found
 
     def _end(self, how: signal.Signals) -> subprocess.Popen[bytes] | None:
         process, self._process = self._process, None
@@ -206,6 +212,21 @@ class OurBroker(OurServer):
         path.write_text("".join(f"{key}={value}\n" for key, value in self._configuration.items()))
         return ["broker", "-c", str(path), "--dir", str(self.store_directory)]
 
+    @property
+    def runtime_info(self) -> Mapping[str, str]:
+        """Its values at run time; none while it does not answer."""
+        with (
+            suppress(OSError, PeerGone),
+            BlockingPeer(self.address, timeout_s=_ANSWER_TIMEOUT_S) as peer,
+        ):
+            return read_body(KvTable, peer.call(RequestCode.GET_BROKER_RUNTIME_INFO).body).table
+        return {}
+
+    @property
+    def log_end(self) -> int:
+        """-1 while it does not answer."""
+        return int(self.runtime_info.get("commitLogMaxOffset", -1))
+
     def __str__(self) -> str:
         return f"our broker {self.broker_name} at {self.address}"
 
@@ -227,16 +248,16 @@ class OurCluster(OurServer):
         return ["up", "--name-server-port", "0", "--broker-port", "0", *self._arguments]
 
     @property
-    def said_ready(self) -> str:
-        return self._said[0].rstrip()
+    def ready_line(self) -> str:
+        return self._ready_match[0].rstrip()
 
     @property
     def name_server(self) -> str:
-        return self._said[1]
+        return self._ready_match[1]
 
     @property
     def broker(self) -> str:
-        return self._said[2]
+        return self._ready_match[2]
 
     def __str__(self) -> str:
         return "our cluster"

@@ -1,13 +1,13 @@
-"""The code blocks of a page, as somebody reads them who types what is written there.
+"""The code blocks of a page, as a reader types them.
 
 | language | what it is | what a test does with it |
 |---|---|---|
 | `python` | a program, or the next piece of the page's program | runs it |
 | `text` | what the piece before it prints | compares it |
-| `console` | commands behind a `$`, and what they print | runs and compares them |
+| `console` | commands after a `$`, and what they print | runs and compares them |
 | `sh` | commands | looks whether they are commands |
 | `properties`, `toml`, `yaml`, `json` | settings | reads them |
-| none | drawings; commands, where a line begins with `roquet` | looks whether those are commands |
+| none | drawings; commands, where a line starts with `roquet` | looks whether those are commands |
 """
 
 import re
@@ -23,7 +23,7 @@ _COMMENT = re.compile(r"\s+# .*")
 
 
 class Block(NamedTuple):
-    """`number` counts from 1; `language` is what stands behind the backticks."""
+    """`number` counts from 1; `language` is what follows the backticks."""
 
     number: int
     language: str
@@ -31,13 +31,13 @@ class Block(NamedTuple):
 
     @property
     def file_name(self) -> str | None:
-        """A program says in its first line what its file is called."""
+        """A program has the name of its file in its first line."""
         found = _FILE_NAME.match(self.text)
         return found[1] if found else None
 
     @property
     def commands(self) -> list[str]:
-        """Of a shell, without remarks; in a console they stand behind a `$`."""
+        """Of a shell, without remarks; in a console they follow a `$`."""
         lines = self.text.replace("\\\n", " ").splitlines()
         if self.language == "console":
             lines = [line[2:] for line in lines if line.startswith("$ ")]

@@ -1,4 +1,4 @@
-"""Does what a page tells its reader to do, in the order of the page, with a cluster of its own.
+"""Runs the commands and programs of a page, in the order of the page, with a cluster of its own.
 
 Pieces of Python are one program: what one of them has made, the next one uses. Programs with a name
 are files, and are run by the console that shows them. What is shown has to be what is printed;
@@ -108,9 +108,9 @@ class PageRun:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        said = f"{command}: {log.read_text()}{errors.read_text()}"
-        assert is_shown(), said
-        assert exit_code == 0, said
+        shown = f"{command}: {log.read_text()}{errors.read_text()}"
+        assert is_shown(), shown
+        assert exit_code == 0, shown
 
     @property
     def _environment(self) -> dict[str, str]:

@@ -18,16 +18,16 @@ PATIENT_S = 10.0
 
 
 class Inbox:
-    """A listener that keeps what it gets; `verdicts` are raised, one for each call."""
+    """A listener that keeps what it gets; `errors` are raised, one for each call."""
 
-    def __init__(self, *verdicts: Exception | None) -> None:
+    def __init__(self, *errors: Exception | None) -> None:
         self.messages: list[ReceivedMessage] = []
-        self._verdicts = list(verdicts)
+        self._errors = list(errors)
 
     async def __call__(self, message: ReceivedMessage) -> None:
         self.messages.append(message)
-        if self._verdicts and (verdict := self._verdicts.pop(0)) is not None:
-            raise verdict
+        if self._errors and (error := self._errors.pop(0)) is not None:
+            raise error
 
     @property
     def bodies(self) -> list[bytes]:

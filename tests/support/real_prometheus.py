@@ -23,13 +23,13 @@ needs_prometheus = pytest.mark.skipif(
 
 
 def promtool(*words: str | Path, stdin: bytes = b"") -> str:
-    """What it says to something that it accepts; else this fails with what it says."""
+    """Its output for something that it accepts; else this fails with that output."""
     finished = subprocess.run(
         ["promtool", *map(str, words)], input=stdin, capture_output=True, check=False
     )
-    said = (finished.stdout + finished.stderr).decode()
-    assert finished.returncode == 0, said
-    return said
+    output = (finished.stdout + finished.stderr).decode()
+    assert finished.returncode == 0, output
+    return output
 
 
 class RealPrometheus:

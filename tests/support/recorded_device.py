@@ -49,7 +49,7 @@ _FILE_MODE: Final = 0o100600
 
 
 class DeviceFailed(Exception):
-    """The system did not make what was asked for; the text says what it said."""
+    """The system did not make what was asked for; the text has its output."""
 
 
 class Event(NamedTuple):

@@ -1,4 +1,4 @@
-"""A store listener that writes down what it is told."""
+"""A store listener that records its calls."""
 
 from threading import Condition
 

@@ -1,4 +1,4 @@
-"""A name server and brokers on real sockets that answer sends as a test tells them to."""
+"""A name server and brokers on real sockets that answer sends as a test scripts them."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -43,7 +43,7 @@ def refuse(code: ResponseCode, remark: str = "not today") -> Script:
 
 
 def answer_late(code: ResponseCode) -> Script:
-    """Stored, but with a code that says: not as safely as promised."""
+    """Stored, but with a code for: not as safely as promised."""
     return lambda broker, request: stored(broker, request, code)
 
 
@@ -54,7 +54,7 @@ def stay_silent(broker: "ScriptedBroker", request: Request[SendMessageHeaderV2])
 
 
 def hang_up(_broker: "ScriptedBroker", request: Request[SendMessageHeaderV2]) -> Answer:
-    request.connection.abort("the script says so")
+    request.connection.abort("as scripted")
     return Reply()
 
 

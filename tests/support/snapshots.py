@@ -1,7 +1,7 @@
-"""What a command prints, compared with what it printed when somebody looked at it.
+"""What a command prints, compared with what it printed when it was last reviewed.
 
 A file in `tests/unit/cli/snapshots` has the output of one command: wide, narrow, in colour and as
-JSON. With ROQUET_SNAPSHOTS=write they are written anew; what has changed, git shows.
+JSON. With ROQUET_SNAPSHOTS=write they are written again; what has changed, git shows.
 """
 
 import os

@@ -7,7 +7,7 @@ can show that it finds what it is for. I1, I2, ... are the invariants they stand
     I2  nothing is read that was never sent
     I3  in a queue the order of offsets is the order of sending
     I4  an offset names one message for ever, and there are no holes
-    I9  queues and index are what the log says
+    I9  queues and index agree with the log
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Topics made as operators make them: by telling a broker, which tells its name servers."""
+"""Topics made as operators make them: by a request to a broker, which registers them."""
 
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.topics import TopicConfigTable

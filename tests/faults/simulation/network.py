@@ -46,7 +46,7 @@ class Listening:
 class Network:
     def __init__(self, loop: asyncio.BaseEventLoop, seed: int) -> None:
         self.loop = loop
-        # Every connection has a fate of its own, whoever else says something before it does.
+        # Every connection has a fate of its own, whatever others send before it does.
         self._seed = seed
         self.chance = self.fate_of(0)
         self.listeners: dict[Address, Factory] = {}
@@ -108,7 +108,7 @@ class Network:
         return len(chosen)
 
     def drop_all_of(self, port: int) -> None:
-        """A process has died: nothing it still says is heard, and its peers are reset."""
+        """A process has died: nothing it still sends arrives, and its peers are reset."""
         for address in [each for each in self.listeners if each[1] == port]:
             del self.listeners[address]
         for ends in [each for each in self.ends if any(end.own[1] == port for end in each)]:
@@ -138,7 +138,7 @@ class End(asyncio.Transport):
         self._is_paused = False
         self._last_arrival_s = 0.0
         self._on_its_way: deque[bytes | None] = deque()
-        # What has arrived while nobody reads; None is the end.
+        # What has arrived while reading is paused; None is the end.
         self._arrived: deque[bytes | None] = deque()
         self._unread = 0
         self._high = _HIGH
@@ -239,7 +239,7 @@ class End(asyncio.Transport):
         if self._is_reset or self.is_over:
             return
         if self.own in self._network.silent or self.peer in self._network.silent:
-            # Sent again and again until it is heard. What follows waits behind it.
+            # Retransmitted until it arrives. What follows waits.
             self._network.loop.call_later(_LATE_S, self._arrive_again)
             self._arrived.append(part)
             return

@@ -47,7 +47,7 @@ def run_schedule(
 ) -> Outcome:
     """The same seed gives the same outcome, to the byte.
 
-    `faults` are those that may be done; whatever is owed has to come within `patience_s`; `mix` is
+    `faults` are those that may be done; whatever is due has to come within `patience_s`; `mix` is
     who is at work.
     """
     chance = random.Random(seed)
@@ -82,7 +82,7 @@ async def _schedule(world: World, chance: random.Random, seed: int, plan: Plan) 
             done.append(fault.__name__)
             await fault(world)
             await asyncio.sleep(chance.uniform(0, _PAUSE_S_MAX))
-        violations = await traffic.settle(plan.patience_s)
+        violations = await traffic.finish(plan.patience_s)
         watching.cancel()
     await world.close()
     history = traffic.history
@@ -94,7 +94,7 @@ async def _schedule(world: World, chance: random.Random, seed: int, plan: Plan) 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What servers and clients say about thousands of faults is read by nobody."""
+    """The logs of servers and clients about thousands of faults are of no use."""
     logging.disable(logging.CRITICAL)
     try:
         yield

@@ -15,26 +15,26 @@ class Peer(asyncio.Protocol):
     """Writes down what it hears."""
 
     def __init__(self) -> None:
-        self.heard = b""
+        self.received = b""
         self.end: End
         self.lost: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, End)
         self.end = transport
 
     def data_received(self, data: bytes) -> None:
-        self.heard += data
+        self.received += data
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost.set_result(error)
 
     def pause_writing(self) -> None:
-        self.told.append("pause")
+        self.calls.append("pause")
 
     def resume_writing(self) -> None:
-        self.told.append("resume")
+        self.calls.append("resume")
 
 
 def on_a_network(main: Callable[[Network, Peer, Peer], Awaitable[None]], seed: int = 1) -> None:
@@ -65,7 +65,7 @@ def test_bytes_arrive_whole_and_in_order(seed: int) -> None:
             client.end.write(piece)
             await asyncio.sleep(network.chance.uniform(0, 0.01))
         await asyncio.sleep(10)
-        assert server.heard == b"".join(pieces)
+        assert server.received == b"".join(pieces)
 
     on_a_network(main, seed)
 
@@ -75,7 +75,7 @@ def test_a_close_arrives_behind_what_was_written() -> None:
         client.end.write(b"last words")
         client.end.close()
         assert await server.lost is None
-        assert server.heard == b"last words"
+        assert server.received == b"last words"
         assert await client.lost is None
 
     on_a_network(main)
@@ -88,7 +88,7 @@ def test_both_sides_hear_of_a_cut() -> None:
         network.cut(ends)
         assert isinstance(await client.lost, ConnectionResetError)
         assert isinstance(await server.lost, ConnectionResetError)
-        assert server.heard == b""
+        assert server.received == b""
         assert network.ends == []
 
     on_a_network(main)
@@ -100,10 +100,10 @@ def test_who_is_silent_hears_everything_later() -> None:
         client.end.write(b"first ")
         await asyncio.sleep(5)
         client.end.write(b"second")
-        assert server.heard == b""
+        assert server.received == b""
         network.silent.clear()
         await asyncio.sleep(1)
-        assert server.heard == b"first second"
+        assert server.received == b"first second"
 
     on_a_network(main)
 
@@ -123,10 +123,10 @@ def test_a_writer_is_held_back_by_who_does_not_read() -> None:
         server.end.pause_reading()
         client.end.write(bytes(101))
         await asyncio.sleep(1)
-        assert client.told == ["pause"]
+        assert client.calls == ["pause"]
         server.end.resume_reading()
         await asyncio.sleep(1)
-        assert client.told == ["pause", "resume"]
-        assert len(server.heard) == 101
+        assert client.calls == ["pause", "resume"]
+        assert len(server.received) == 101
 
     on_a_network(main)

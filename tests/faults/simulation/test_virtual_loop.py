@@ -1,4 +1,4 @@
-"""Virtual time passes at once, and only when nobody has anything to do."""
+"""Virtual time passes at once, and only when all tasks wait."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""An event loop whose time passes only when nobody has anything to do, and then at once.
+"""An event loop whose time passes only when all tasks wait, and then at once.
 
 Nothing runs beside it: what would be done in a thread is done in the loop, a moment later. So a run
 depends on nothing but what it draws from its seed.
@@ -20,7 +20,7 @@ _THREAD_S_MAX: Final = 0.003
 
 
 class NothingLeft(Exception):
-    """Everybody waits for somebody else, for ever."""
+    """All tasks wait for each other, for ever."""
 
 
 class _Waiting:

@@ -43,7 +43,7 @@ _WATCH_S: Final = 0.2
 
 
 class WallClock:
-    """A clock on a wall, which somebody may set. Its monotonic side is the loop's."""
+    """A clock on a wall, which may be set. Its monotonic side is the loop's."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -146,7 +146,7 @@ class World:
         """As an operator stops it."""
         assert self._running is not None
         running, self._running = self._running, None
-        with suppress(StoreError):  # A disk that has failed before says so once more.
+        with suppress(StoreError):  # A disk that has failed before raises once more.
             await running.aclose()
 
     async def kill(self) -> None:
@@ -273,7 +273,7 @@ async def be_late(world: World) -> None:
 
 
 async def go_silent(world: World) -> None:
-    """The broker is there, but nobody reaches it, nor it anybody."""
+    """The broker is there, but cut off from the network."""
     world.network.silent.add((HOST, BROKER_PORT))
     await asyncio.sleep(world._chance.uniform(0.2, 6))
     world.network.silent.clear()
@@ -305,7 +305,7 @@ async def fail_a_sync(world: World) -> None:
             await world.broker.messages.acks.has_failed.wait()
     except TimeoutError:
         world.disk.fail_next_sync(0)
-        return  # It was a file in the making, or a table: that costs nobody anything.
+        return  # It was a file in the making, or a table: that costs no message.
     await world.kill()
     await world.start()
 
@@ -315,7 +315,7 @@ async def restart_names(world: World) -> None:
 
 
 async def set_the_clock(world: World) -> None:
-    """Somebody sets the clock on the wall of the broker, forward or back."""
+    """The wall clock of the broker is set, forward or back."""
     hours = world._chance.choice((-24, -1, 1, 24))
     world.set_clock(hours * 3_600_000)
 

@@ -30,7 +30,7 @@ def test_a_wildcard_is_never_registered_but_a_guess(tmp_path: Path) -> None:
     with OurCluster(tmp_path, "--host", EVERYWHERE) as cluster:
         assert cluster.broker.startswith(f"{host}:")
         assert cluster.name_server.startswith(f"{host}:")
-        assert cluster.said_ready.endswith(f" listening-on={EVERYWHERE}")
+        assert cluster.ready_line.endswith(f" listening-on={EVERYWHERE}")
         assert registered_addresses(cluster) == {cluster.broker}
     assert (
         f"advertised host {host} was detected; set it with --advertise HOST" in cluster.log_tail()
@@ -50,7 +50,7 @@ def test_an_advertised_host_is_what_clients_are_told(tmp_path: Path) -> None:
 def test_a_host_may_be_a_name(tmp_path: Path) -> None:
     with OurCluster(tmp_path, "--host", "localhost") as cluster:
         assert registered_addresses(cluster) == {cluster.broker}
-        assert "listening-on" not in cluster.said_ready
+        assert "listening-on" not in cluster.ready_line
 
 
 @pytest.mark.parametrize("command", ["up", "broker", "namesrv"])
@@ -100,4 +100,4 @@ def test_slaves_are_registered_beside_their_masters(tmp_path: Path) -> None:
         masters = [table[name].broker_addrs[0] for name in ("broker-a", "broker-b")]
         slaves = [table[name].broker_addrs[1] for name in ("broker-a", "broker-b")]
         assert cluster.broker == ",".join(masters)
-        assert cluster.said_ready.endswith(f" slave={','.join(slaves)}")
+        assert cluster.ready_line.endswith(f" slave={','.join(slaves)}")

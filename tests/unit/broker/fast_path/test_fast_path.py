@@ -23,10 +23,10 @@ from roquet.protocol.messages.record import split_records
 from roquet.store.config import FlushMode
 from roquet.store.errors import SyncFailed
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
+from tests.support.common_requests import common_pull, common_send
 from tests.support.fast_path_traffic import command, frame_of, heartbeat, send_fields
 from tests.support.few_descriptors import few_descriptors_left
 from tests.support.late_disk import stop_disk, sync_disk, until_late
-from tests.support.plain_requests import plain_pull, plain_send
 from tests.support.stores import messages, small_config
 
 ROOMY = {"commit_log_file_size": 1 << 20, "queue_file_size": 20_000}
@@ -60,7 +60,7 @@ def with_topic(bed: BrokerBed) -> None:
 
 def sends(*opaques: int) -> bytes:
     return b"".join(
-        encode_command(plain_send("TopicA", b"%d" % opaque, opaque=opaque)) for opaque in opaques
+        encode_command(common_send("TopicA", b"%d" % opaque, opaque=opaque)) for opaque in opaques
     )
 
 
@@ -100,7 +100,7 @@ async def test_a_wake_up_may_begin_and_end_inside_a_frame(bed: BrokerBed) -> Non
 async def test_the_first_message_of_a_queue_is_left_to_the_handler(bed: BrokerBed) -> None:
     client = bed.connect()
     for opaque in (1, 2):
-        frame = encode_command(plain_send("TopicA", b"a", queue_id=1, opaque=opaque))
+        frame = encode_command(common_send("TopicA", b"a", queue_id=1, opaque=opaque))
         client.connection.data_received(frame)
         assert (await client.replied()).code == ResponseCode.SUCCESS
     assert ways(bed) == (1, 1, 0, 0)
@@ -166,7 +166,7 @@ async def test_what_is_sent_plainly_is_found_by_its_key(bed: BrokerBed) -> None:
 async def test_a_pull_with_its_own_subscription_takes_the_fast_path(bed: BrokerBed) -> None:
     client = bed.connect()
     bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
-    client.connection.data_received(encode_command(plain_pull("TopicA", 0, 0, opaque=5)))
+    client.connection.data_received(encode_command(common_pull("TopicA", 0, 0, opaque=5)))
     reply = await client.replied()
     assert (reply.code, reply.opaque, reply.remark) == (ResponseCode.SUCCESS, 5, "FOUND")
     assert ways(bed) == (0, 0, 1, 0)
@@ -217,7 +217,7 @@ async def test_settings_that_were_changed_meanwhile_count_for_the_next_pull(
 ) -> None:
     client = bed.connect()
     bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
-    pull = encode_command(plain_pull("TopicA", 0, 0))
+    pull = encode_command(common_pull("TopicA", 0, 0))
     client.connection.data_received(2 * pull)
     assert [(await client.replied()).code for _ in range(2)] == 2 * [ResponseCode.SUCCESS]
     bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA", perm=int(Permission.WRITE)))
@@ -229,7 +229,7 @@ async def test_settings_that_were_changed_meanwhile_count_for_the_next_pull(
 async def test_a_pull_that_finds_nothing_waits(bed: BrokerBed) -> None:
     client = bed.connect()
     bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
-    pull = plain_pull("TopicA", 0, 1, wait_ms=15_000, opaque=5)
+    pull = common_pull("TopicA", 0, 1, wait_ms=15_000, opaque=5)
     client.connection.data_received(encode_command(pull))
     assert bed.sleeper_count == 1
     assert ways(bed) == (0, 0, 1, 0)
@@ -242,7 +242,7 @@ async def test_too_many_pulls_that_wait_are_refused(bed: BrokerBed) -> None:
     client = bed.connect(ConnectionLimits(deferred_count_max=1))
     bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
     for opaque in (5, 6):
-        pull = plain_pull("TopicA", 0, 1, wait_ms=15_000, opaque=opaque)
+        pull = common_pull("TopicA", 0, 1, wait_ms=15_000, opaque=opaque)
         client.connection.data_received(encode_command(pull))
     refused = await client.replied()
     assert (refused.code, refused.opaque) == (ResponseCode.SYSTEM_BUSY, 6)
@@ -253,7 +253,7 @@ async def test_a_reset_reaches_a_plain_pull(bed: BrokerBed) -> None:
     client = bed.connect()
     bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
     bed.broker.tables.offsets.reset("plain-consumers", "TopicA", 0, 0)
-    client.connection.data_received(encode_command(plain_pull("TopicA", 0, 0)))
+    client.connection.data_received(encode_command(common_pull("TopicA", 0, 0)))
     reply = await client.replied()
     assert (reply.code, reply.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
     assert ways(bed) == (0, 0, 1, 0)
@@ -263,7 +263,7 @@ async def test_a_listener_without_pulls_leaves_them_all(bed: BrokerBed) -> None:
     bed.fast_path = FastPath(bed.broker, has_pulls=False)
     client = bed.connect()
     bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
-    client.connection.data_received(encode_command(plain_pull("TopicA", 0, 0)))
+    client.connection.data_received(encode_command(common_pull("TopicA", 0, 0)))
     await client.replied()
     assert ways(bed) == (0, 0, 0, 1)
 
@@ -271,7 +271,7 @@ async def test_a_listener_without_pulls_leaves_them_all(bed: BrokerBed) -> None:
 async def test_large_replies_stop_the_fast_path_until_they_are_read(bed: BrokerBed) -> None:
     client = bed.connect()
     bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
-    stream = b"".join(encode_command(plain_pull("TopicA", 0, 0, opaque=each)) for each in range(9))
+    stream = b"".join(encode_command(common_pull("TopicA", 0, 0, opaque=each)) for each in range(9))
     frames = FrameDecoder().whole(stream)
     replies: list[bytes] = []
     size = bed.fast_path.take(client.connection, frames, replies, 1_000)
@@ -305,7 +305,7 @@ async def test_with_sync_flush_replies_wait_for_the_disk(sync_bed: BrokerBed) ->
 async def test_what_is_not_safe_yet_is_not_pulled(sync_bed: BrokerBed) -> None:
     client = sync_bed.connect()
     sync_bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
-    pull = encode_command(plain_pull("TopicA", 0, 1, wait_ms=15_000, opaque=9))
+    pull = encode_command(common_pull("TopicA", 0, 1, wait_ms=15_000, opaque=9))
     client.connection.data_received(sends(1) + pull)
     assert sync_bed.sleeper_count == 1
     sync_disk(sync_bed)
@@ -380,19 +380,19 @@ async def test_a_pull_that_finds_no_descriptor_left_may_try_again(
             bed.put(b"1", topic="TopicA", queue_id=0)
         client = BedClient(50_000)
         bed.attach(client, DEFAULT_LIMITS, has_fast_path=has_fast_path)
-        client.send(plain_pull("TopicA", 0, 0))  # Makes the group, which is never plain.
+        client.send(common_pull("TopicA", 0, 0))  # Makes the group, which is never plain.
         await client.replied()
         log.files[0].close()
         with few_descriptors_left(left_count):
             for opaque in range(3):
-                client.send(plain_pull("TopicA", 0, 0, opaque=opaque))
+                client.send(common_pull("TopicA", 0, 0, opaque=opaque))
                 refusal = await client.replied()
                 assert (refusal.code, refusal.opaque) == (ResponseCode.SYSTEM_BUSY, opaque)
                 assert "retry later" in str(refusal.remark)
             # What lies in files that are open is there for everybody.
-            client.send(plain_pull("TopicA", 0, bed.broker.store.max_offset("TopicA", 0) - 1))
+            client.send(common_pull("TopicA", 0, bed.broker.store.max_offset("TopicA", 0) - 1))
             assert (await client.replied()).code == ResponseCode.SUCCESS
-        client.send(plain_pull("TopicA", 0, 0))
+        client.send(common_pull("TopicA", 0, 0))
         reply = await client.replied()
         assert [each.body for each in split_records(reply.body)][:2] == [b"0", b"1"]
         assert "ulimit -n" in caplog.text

@@ -19,8 +19,8 @@ from tests.support.broker_bed import (
     BrokerBed,
     broker_bed,
 )
+from tests.support.common_requests import common_pull_header, common_send_header
 from tests.support.drafts import draft
-from tests.support.plain_requests import plain_pull_header, plain_send_header
 from tests.support.stores import messages, opened
 
 TOPIC = "TopicA"
@@ -85,7 +85,7 @@ async def test_a_slave_takes_no_messages_and_makes_no_topics(
     tmp_path: Path, version: int, code: ResponseCode
 ) -> None:
     async with broker_bed(tmp_path, role=BrokerRole.SLAVE, broker_id=1) as bed:
-        header = plain_send_header("Fresh")
+        header = common_send_header("Fresh")
         reply = await bed.connect().ask(
             RequestCode.SEND_MESSAGE_V2, header, b"body", version=version
         )
@@ -111,7 +111,7 @@ async def test_a_slave_moves_a_reader_only_if_it_may(
         tmp_path, role=BrokerRole.SLAVE, broker_id=1, slave_checks_offsets=checks_offsets
     ) as bed:
         bed.broker.tables.topics.update(TopicConfig(topic_name=TOPIC))
-        reply = await bed.connect().ask(RequestCode.PULL_MESSAGE, plain_pull_header(TOPIC, 0, 7))
+        reply = await bed.connect().ask(RequestCode.PULL_MESSAGE, common_pull_header(TOPIC, 0, 7))
         assert reply.code == code
         assert field_texts(reply.fields)["nextBeginOffset"] == next_offset
 
@@ -122,5 +122,5 @@ async def test_readers_of_a_slave_get_what_it_has(tmp_path: Path) -> None:
     async with broker_bed(tmp_path, role=BrokerRole.SLAVE, broker_id=1) as bed:
         bed.broker.tables.topics.update(TopicConfig(topic_name=TOPIC))
         assert [each.body for each in messages(bed.broker.store, TOPIC)] == [b"copied"]
-        reply = await bed.connect().ask(RequestCode.PULL_MESSAGE, plain_pull_header(TOPIC, 0, 0))
+        reply = await bed.connect().ask(RequestCode.PULL_MESSAGE, common_pull_header(TOPIC, 0, 0))
         assert reply.code == ResponseCode.SUCCESS

@@ -11,9 +11,9 @@ from roquet.net.errors import Refused
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.messages import SendBackHeader
 from tests.support.broker_bed import broker_bed
+from tests.support.common_requests import common_send_header
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
-from tests.support.plain_requests import plain_send_header
 
 WAIT_MS = 200
 
@@ -55,16 +55,16 @@ async def test_late_sends_are_refused_as_apache_does(tmp_path: Path, queue_count
         client = bed.connect()
         # The first one makes the topic, and the others are plain.
         for _ in range(queue_count + 1):
-            sent = await client.ask(RequestCode.SEND_MESSAGE_V2, plain_send_header("t"), b"x")
+            sent = await client.ask(RequestCode.SEND_MESSAGE_V2, common_send_header("t"), b"x")
             assert sent.code == ResponseCode.SUCCESS
         bed.clock.advance(1)
         for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
-            reply = await client.ask(code, plain_send_header("t"), b"x")
+            reply = await client.ask(code, common_send_header("t"), b"x")
             assert reply.code == ResponseCode.SYSTEM_BUSY
             assert reply.remark is not None
             assert reply.remark.startswith("[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control")
         bed.broker.messages.late_sends.note_alive()
-        sent = await client.ask(RequestCode.SEND_MESSAGE_V2, plain_send_header("t"), b"x")
+        sent = await client.ask(RequestCode.SEND_MESSAGE_V2, common_send_header("t"), b"x")
         assert sent.code == ResponseCode.SUCCESS
 
 

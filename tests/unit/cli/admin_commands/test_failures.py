@@ -98,7 +98,7 @@ def test_each_error_has_its_remedy(error: RoquetError, exit_code: int, remedy: s
 @pytest.mark.slow
 def test_an_encrypted_cluster_is_reached_with_its_certificate(tmp_path: Path) -> None:
     with OurCluster(tmp_path, "--tls") as cluster:
-        (authority,) = re.findall(r"tls-ca=(\S+)", cluster.said_ready)
+        (authority,) = re.findall(r"tls-ca=(\S+)", cluster.ready_line)
         words = ("topic", "list", "-n", cluster.name_server, "--timeout", "5")
         assert roquet(*words, "--tls-ca", authority).exit_code == 0
         plain, unknown = roquet(*words), roquet(*words, "--tls")

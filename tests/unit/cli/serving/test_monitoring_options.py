@@ -41,7 +41,7 @@ def test_a_broker_is_ready_while_a_name_server_knows_it(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_all_servers_of_a_cluster_are_on_one_port(tmp_path: Path) -> None:
     with OurCluster(tmp_path, "--brokers", "2", "--http", "0") as cluster:
-        address = cluster.said_ready.rpartition(" http=")[2]
+        address = cluster.ready_line.rpartition(" http=")[2]
         wait_until(lambda: is_ready(address))
         found = scraped(page_of(address, "/metrics").body)
     nodes = {labels["node_id"] for labels, _ in found.values["rocketmq_broker_permission"]}

@@ -133,7 +133,7 @@ def test_a_cluster_for_trying_things_out_names_its_certificate(tmp_path: Path) -
     certificate = directory / "tls" / "certificate.pem"
     for _ in range(2):  # The second time it is there already.
         with OurCluster(tmp_path, "--tls", "--dir", str(directory)) as cluster:
-            assert cluster.said_ready.endswith(f" tls-ca={certificate}")
+            assert cluster.ready_line.endswith(f" tls-ca={certificate}")
             with Producer(
                 cluster.name_server, "shop", tls=TlsConfig(ca_file=certificate)
             ) as producer:

@@ -26,7 +26,7 @@ def test_a_slave_steps_in_for_a_process_that_is_killed(tmp_path: Path) -> None:
         found = re.search(r"brokerId=1 started as process (\d+)", cluster.log_tail())
         assert found is not None
         os.kill(int(found[1]), signal.SIGKILL)
-        slave = re.search(r"slave=(\S+)", cluster.said_ready)
+        slave = re.search(r"slave=(\S+)", cluster.ready_line)
         assert slave is not None
         wait_until(lambda: masters(cluster) == [slave[1]])
 
@@ -36,7 +36,7 @@ def test_it_works_with_nothing_but_encrypted_connections(tmp_path: Path) -> None
     certificate = directory / "tls" / "certificate.pem"
     words = ("--replicas", "1", "--failover", "--tls", "--dir", str(directory))
     with OurCluster(tmp_path, *words) as cluster:
-        assert cluster.said_ready.endswith(f" tls-ca={certificate}")
+        assert cluster.ready_line.endswith(f" tls-ca={certificate}")
         tls = TlsConfig(ca_file=certificate)
         assert masters(cluster, tls) == [cluster.broker]
         with Producer(cluster.name_server, "shop", tls=tls) as producer:
@@ -45,7 +45,7 @@ def test_it_works_with_nothing_but_encrypted_connections(tmp_path: Path) -> None
         config = (directory / "broker-a-1" / "broker.conf").read_text()
         assert "replication.etcd=https://" in config
         found = re.search(r"brokerId=1 started as process (\d+)", cluster.log_tail())
-        slave = re.search(r"slave=(\S+)", cluster.said_ready)
+        slave = re.search(r"slave=(\S+)", cluster.ready_line)
         assert found is not None
         assert slave is not None
         os.kill(int(found[1]), signal.SIGKILL)

@@ -11,20 +11,20 @@ from roquet.protocol.headers.messages import (
 from tests.support.blocking_peer import BlockingPeer
 
 
-def plain_send(topic: str, body: bytes, queue_id: int = 0, opaque: int = 0) -> Command:
-    fields = fields_of(plain_send_header(topic, queue_id))
+def common_send(topic: str, body: bytes, queue_id: int = 0, opaque: int = 0) -> Command:
+    fields = fields_of(common_send_header(topic, queue_id))
     return Command(RequestCode.SEND_MESSAGE_V2, opaque, fields=fields, body=body)
 
 
-def plain_pull(
+def common_pull(
     topic: str, queue_id: int, offset: int, *, wait_ms: int = 0, opaque: int = 0
 ) -> Command:
     """With `wait_ms` the broker may keep the pull that long."""
-    fields = fields_of(plain_pull_header(topic, queue_id, offset, wait_ms=wait_ms))
+    fields = fields_of(common_pull_header(topic, queue_id, offset, wait_ms=wait_ms))
     return Command(RequestCode.PULL_MESSAGE, opaque, fields=fields)
 
 
-def plain_pull_header(
+def common_pull_header(
     topic: str, queue_id: int, offset: int, *, wait_ms: int = 0
 ) -> PullMessageHeader:
     return PullMessageHeader(
@@ -42,12 +42,12 @@ def plain_pull_header(
     )
 
 
-def send_plainly(
+def send_common(
     peer: BlockingPeer, topic: str, body: bytes, queue_id: int = 0
 ) -> SendMessageReplyHeader:
     """The receipt of a message that was stored."""
     return receipt_of(
-        peer.call(RequestCode.SEND_MESSAGE_V2, plain_send_header(topic, queue_id), body)
+        peer.call(RequestCode.SEND_MESSAGE_V2, common_send_header(topic, queue_id), body)
     )
 
 
@@ -56,7 +56,7 @@ def receipt_of(reply: Command) -> SendMessageReplyHeader:
     return read_header(SendMessageReplyHeader, reply.fields)
 
 
-def plain_send_header(topic: str, queue_id: int = 0) -> SendMessageHeaderV2:
+def common_send_header(topic: str, queue_id: int = 0) -> SendMessageHeaderV2:
     return SendMessageHeaderV2(
         producer_group="plain-producers",
         topic=topic,

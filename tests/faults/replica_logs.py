@@ -23,7 +23,7 @@ _PREFIX: Final = Struct(">ii")
 
 
 class LiveLog:
-    """The log of a broker, read behind its back as far as its records are whole."""
+    """The log of a broker, read from outside as far as its records are whole."""
 
     def __init__(self, store_directory: Path) -> None:
         self._directory = store_directory / "commitlog"
@@ -32,13 +32,13 @@ class LiveLog:
         self.found: dict[tuple[str, int, int], bytes] = {}
 
     def look(self) -> None:
-        """Goes on where it was."""
+        """Continues where it was."""
         while (file := self._file_at(self.end)) is not None:
             start, path = file
             content = path.read_bytes()
             while self._take(content, self.end - start):
                 pass
-            # Only a blank leads behind the end of a file.
+            # Only a blank leads past the end of a file.
             if self.end < start + len(content):
                 return
 
@@ -80,8 +80,8 @@ class LiveLog:
 
 
 @dataclass
-class CopyCheck:
-    """`is_sync` says that the master waits for the slave before it answers."""
+class ReplicaCheck:
+    """`is_sync`: the master waits for the slave before it answers."""
 
     topic: str
     history: History

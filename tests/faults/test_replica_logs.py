@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.copies import CopyCheck, LiveLog
 from tests.faults.history import Acknowledged, History
+from tests.faults.replica_logs import LiveLog, ReplicaCheck
 from tests.support.drafts import draft
 from tests.support.stores import open_store
 
@@ -15,30 +15,30 @@ BODIES = [b"plain-%03d" % number for number in range(100)]
 
 
 def written(root: Path, bodies: list[bytes]) -> list[Acknowledged]:
-    """A log of many files, and what whoever sent its messages was told."""
+    """A log of many files, and what whoever sent its messages was acknowledged."""
     store = open_store(root)
-    told = []
+    acknowledged = []
     for number, body in enumerate(bodies):
         appended = store.append(draft(body, topic=TOPIC))
-        told.append(Acknowledged(("pair", 0), appended.queue_offset, body, number, number))
+        acknowledged.append(Acknowledged(("pair", 0), appended.queue_offset, body, number, number))
     store.close()
-    return told
+    return acknowledged
 
 
 @pytest.fixture
-def check(tmp_path: Path) -> CopyCheck:
+def check(tmp_path: Path) -> ReplicaCheck:
     """Of two that are the same."""
     history = History(acknowledged=written(tmp_path / "master", BODIES))
     shutil.copytree(tmp_path / "master", tmp_path / "slave")
     master, slave = (LiveLog(tmp_path / name) for name in ("master", "slave"))
-    return CopyCheck(TOPIC, history, master, slave, is_sync=True)
+    return ReplicaCheck(TOPIC, history, master, slave, is_sync=True)
 
 
-def invariants_of(check: CopyCheck) -> set[str]:
+def invariants_of(check: ReplicaCheck) -> set[str]:
     return {each.partition(":")[0] for each in check.violations}
 
 
-def last_file(check: CopyCheck, tmp_path: Path) -> tuple[Path, int]:
+def last_file(check: ReplicaCheck, tmp_path: Path) -> tuple[Path, int]:
     """Of the slave's log, and where its last record ends there."""
     check.slave.look()
     path = max((tmp_path / "slave" / "commitlog").iterdir())
@@ -47,14 +47,16 @@ def last_file(check: CopyCheck, tmp_path: Path) -> tuple[Path, int]:
     return path, end
 
 
-def test_a_true_copy_is_fine(check: CopyCheck) -> None:
+def test_a_true_copy_is_fine(check: ReplicaCheck) -> None:
     check.look()
     check.compare_all()
     assert check.violations == []
     assert len(check.slave.found) == len(BODIES)
 
 
-def test_what_was_acknowledged_and_is_not_copied_is_seen(check: CopyCheck, tmp_path: Path) -> None:
+def test_what_was_acknowledged_and_is_not_copied_is_seen(
+    check: ReplicaCheck, tmp_path: Path
+) -> None:
     shutil.rmtree(tmp_path / "slave")
     written(tmp_path / "slave", BODIES[:-1])
     check.slave = LiveLog(tmp_path / "slave")
@@ -63,7 +65,7 @@ def test_what_was_acknowledged_and_is_not_copied_is_seen(check: CopyCheck, tmp_p
     assert "C1" in invariants_of(check)
 
 
-def test_half_a_record_is_none(check: CopyCheck, tmp_path: Path) -> None:
+def test_half_a_record_is_none(check: ReplicaCheck, tmp_path: Path) -> None:
     path, end = last_file(check, tmp_path)
     content = bytearray(path.read_bytes())
     content[end - 10 : end] = bytes(10)
@@ -72,7 +74,7 @@ def test_half_a_record_is_none(check: CopyCheck, tmp_path: Path) -> None:
     assert invariants_of(check) == {"C1"}
 
 
-def test_what_no_slave_was_waited_for_may_come_later(check: CopyCheck, tmp_path: Path) -> None:
+def test_what_no_slave_was_waited_for_may_come_later(check: ReplicaCheck, tmp_path: Path) -> None:
     path, end = last_file(check, tmp_path)
     path.write_bytes(path.read_bytes()[: end - 10] + bytes(path.stat().st_size - end + 10))
     check.is_sync = False
@@ -83,7 +85,7 @@ def test_what_no_slave_was_waited_for_may_come_later(check: CopyCheck, tmp_path:
     assert invariants_of(check) == {"C2"}
 
 
-def test_another_log_is_no_copy(check: CopyCheck, tmp_path: Path) -> None:
+def test_another_log_is_no_copy(check: ReplicaCheck, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "slave")
     written(tmp_path / "slave", [body.upper() for body in BODIES])
     check.is_sync = False
@@ -91,7 +93,7 @@ def test_another_log_is_no_copy(check: CopyCheck, tmp_path: Path) -> None:
     assert invariants_of(check) == {"C2"}
 
 
-def test_it_goes_on_where_it_was(check: CopyCheck, tmp_path: Path) -> None:
+def test_it_goes_on_where_it_was(check: ReplicaCheck, tmp_path: Path) -> None:
     check.look()
     store = open_store(tmp_path / "master")
     store.append(draft(b"more", topic=TOPIC))
