@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from roquet.client.cluster.tls import TlsConfig
     from roquet.client.config import Credentials, ProducerConfig
     from roquet.client.errors import (
+        BadAddress,
         BadArgument,
         ClientError,
         GroupNotFound,
@@ -124,7 +125,6 @@ if TYPE_CHECKING:
     from roquet.client.received import Death, DlqReason, ReceivedMessage
     from roquet.client.typed.codecs import Codec
     from roquet.client.typed.topic import Topic, TypedOn, Undecodable
-    from roquet.net.errors import BadAddress
     from roquet.protocol.codes import Permission, ResponseCode
     from roquet.protocol.compression import Compression
     from roquet.protocol.errors import BadMessage
@@ -281,7 +281,7 @@ _HOMES: Final = {
     "AsyncTopicReader": "roquet.client.reader.reader",
     "AsyncTransactionProducer": "roquet.client.producer.transaction_producer",
     "Attempt": "roquet.client.hooks",
-    "BadAddress": "roquet.net.errors",
+    "BadAddress": "roquet.client.errors",
     "BadArgument": "roquet.client.errors",
     "BadMessage": "roquet.protocol.errors",
     "BadStateFile": "roquet.state_file",

@@ -2,7 +2,8 @@
 
 RoquetError
 └── ClientError
-    ├── BadArgument          an argument is invalid; nothing was sent
+    ├── BadArgument          also a ValueError: an argument is invalid; nothing was sent
+    │   └── BadAddress       an address is not "host:port"
     ├── NotOpen              the client is not open yet, or closed
     ├── UsedAfterFork        a forked process needs a client of its own
     ├── WrongLoop            so does another event loop
@@ -12,13 +13,13 @@ RoquetError
     ├── TopicNotFound        no broker takes messages of this topic
     ├── GroupNotFound        no broker knows this group
     ├── RequestRefused       a broker or name server refused the request, and why
-    ├── Unreachable          a broker could not be reached, or did not respond
+    ├── Unreachable          also a ConnectionError: a broker did not respond
     ├── OffsetsGone          a queue does not have the requested offsets
     ├── NotConnected         no broker knows the requested client
     ├── MembersConnected     a group cannot be reset while its members are connected
     ├── MessageNotFound      no broker has a message with this id
     ├── NoTimers             a broker would deliver a delayed message at once
-    ├── NoReply              a request was sent, but no reply came in time
+    ├── NoReply              also a TimeoutError: a request was sent, but no reply came in time
     └── SendError            a message was not acknowledged
         ├── SendFailed       it is not stored: sending it again is safe
         │   ├── SendRefused  a broker refused it, with a code
@@ -28,7 +29,7 @@ RoquetError
         │   └── NotYetSafe   it is stored, but disk or replica did not confirm it in time
         └── SomeFailed       of many messages; has the outcome of each
 
-The errors of a send keep their facts in `args`, so that they can be copied and cross processes.
+All of them can be copied and cross processes.
 """
 
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ from typing import TYPE_CHECKING, Final
 
 from roquet.client.denials import denial_in
 from roquet.errors import RoquetError
+from roquet.net.errors import BadAddress as NetBadAddress
 from roquet.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -60,8 +62,12 @@ class ClientError(RoquetError):
     """A client could not do what its caller asked for."""
 
 
-class BadArgument(ClientError):
+class BadArgument(ClientError, ValueError):
     """An argument is invalid. The text names the argument and what it may be."""
+
+
+class BadAddress(BadArgument, NetBadAddress):
+    """The address of a server has to have the form "host:port"."""
 
 
 class NotOpen(ClientError):
@@ -159,7 +165,7 @@ class RequestRefused(ClientError):
         return self.code in _BUSY
 
 
-class Unreachable(ClientError):
+class Unreachable(ClientError, ConnectionError):
     """A broker could not be reached, or did not respond."""
 
     def __init__(self, broker: str, reason: str) -> None:
@@ -227,7 +233,7 @@ class NoTimers(ClientError):
         self.address = address
 
 
-class NoReply(ClientError):
+class NoReply(ClientError, TimeoutError):
     """No reply came in time.
 
     A consumer may have received the request, or may receive it later. `receipt` is of the request.

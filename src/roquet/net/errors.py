@@ -102,10 +102,10 @@ class NetError(RoquetError):
 
 
 class BadAddress(NetError):
-    """An address has the form "host:port"."""
+    """An address has the form "host:port". `hint` says what else is wrong with it."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(f"{text[:100]!r} is not an address of the form host:port")
+    def __init__(self, text: str, hint: str = "") -> None:
+        super().__init__(f"{text[:100]!r} is not an address of the form host:port{hint}")
         self.text = text
 
 

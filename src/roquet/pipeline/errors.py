@@ -35,18 +35,12 @@ class BadOption(PipelineError):
         self.name = name
         self.reason = reason
 
-    def __reduce__(self) -> tuple[type["BadOption"], tuple[str, str]]:
-        return BadOption, (self.name, self.reason)
-
 
 class UnknownOption(BadOption):
     def __init__(self, name: str, suggestion: str | None) -> None:
         hint = f"; did you mean {suggestion!r}?" if suggestion else ""
         super().__init__(name, f"unknown option{hint}")
         self.suggestion = suggestion
-
-    def __reduce__(self) -> tuple[type["BadOption"], tuple[str, str]]:
-        return BadOption, (self.name, self.reason)
 
 
 class BadSchema(PipelineError):
@@ -66,9 +60,6 @@ class DataLoss(PipelineError):
         )
         self.losses = tuple(losses)
 
-    def __reduce__(self) -> tuple[type["DataLoss"], tuple[tuple[str, ...]]]:
-        return DataLoss, (self.losses,)
-
 
 class DamagedStore(PipelineError):
     """Damaged parts of a store directory.
@@ -87,9 +78,6 @@ class DamagedStore(PipelineError):
         self.damages = tuple(damages)
         self.size = size
 
-    def __reduce__(self) -> tuple[type["DamagedStore"], tuple[Path | str, tuple[str, ...], int]]:
-        return DamagedStore, (self.root, self.damages, self.size)
-
 
 class BadRow(PipelineError):
     """A row of a DataFrame that cannot become a message."""
@@ -106,9 +94,6 @@ class NotAllEnded(PipelineError):
         self.what = what
         self.count = count
         self.reason = reason
-
-    def __reduce__(self) -> tuple[type["NotAllEnded"], tuple[str, int, str]]:
-        return NotAllEnded, (self.what, self.count, self.reason)
 
 
 class BadLake(PipelineError):

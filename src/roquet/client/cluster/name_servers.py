@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, final
 
 from roquet.client.arguments import check_text
-from roquet.client.errors import BadArgument, NoNameServer
+from roquet.client.errors import BadAddress, BadArgument, NoNameServer
 from roquet.net.address_server import NameServerSource, read_source
-from roquet.net.errors import NetError
+from roquet.net.errors import BadAddress as NetBadAddress, NetError
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header
@@ -44,7 +44,14 @@ def name_server_source(text: str | None, unit: str | None = None) -> NameServerS
         if not text:
             raise BadArgument(f"`name_server` is None, and {ENVIRONMENT_NAME} is not set")
     check_text("name_server", text)
-    source = read_source(text, unit)
+    if "," in text:
+        raise BadAddress(text, ": several of them are joined by semicolons")
+    if "://" in text and not text.strip().startswith(("http://", "https://")):
+        raise BadAddress(text, ", without a scheme: only an address server has one, http://")
+    try:
+        source = read_source(text, unit)
+    except NetBadAddress as error:
+        raise BadAddress(error.text) from None
     if source == NameServerSource():
         raise BadArgument("`name_server` is empty; it must be host:port")
     return source

@@ -73,6 +73,8 @@ class OffsetKeeper:
         """None if nothing was stored. Raises RoquetError."""
         try:
             return await self.store.kept(queue)
+        except Unreachable:
+            raise  # A broker is, which has said why.
         except OSError as error:
             raise Unreachable(_STORE, str(error)) from error
 
@@ -124,6 +126,8 @@ class OffsetKeeper:
     async def _keep(self, offsets: Mapping[QueueRef, int]) -> None:
         try:
             await self.store.keep(offsets)
+        except Unreachable:
+            raise  # A broker is, which has said why.
         except OSError as error:
             raise Unreachable(_STORE, str(error)) from error
         for queue, offset in offsets.items():
