@@ -1,6 +1,8 @@
 """Calls functions of the program, such as hooks, so that their errors do no harm.
 
-They may raise anything, so everything is caught here; listeners are called in `push`.
+They may raise anything, so everything is caught here; listeners are called in `push`. That
+includes SystemExit and others that are no Exception: in a loop they would end a task, or all of
+them, and nobody would notice.
 """
 
 import asyncio
@@ -26,8 +28,8 @@ def call_all(functions: Iterable[Callable[[C], None]], event: C) -> None:
             function(event)
         except SendForbidden:
             raise
-        except Exception:
-            log.exception("%r failed; its error is ignored", function)
+        except BaseException as error:  # noqa: BLE001  Of the program.
+            _ignore(function, error)
 
 
 def merged_results(sources: Iterable[Callable[[C], Mapping[str, T]]], subject: C) -> dict[str, T]:
@@ -36,8 +38,8 @@ def merged_results(sources: Iterable[Callable[[C], Mapping[str, T]]], subject: C
     for source in sources:
         try:
             table.update(source(subject))
-        except Exception:
-            log.exception("%r failed; its error is ignored", source)
+        except BaseException as error:  # noqa: BLE001  Of the program.
+            _ignore(source, error)
     return table
 
 
@@ -60,8 +62,8 @@ class EnteredContexts:
             try:
                 context = make(self._subject)
                 context.__enter__()
-            except Exception:
-                log.exception("%r failed; its error is ignored", make)
+            except BaseException as error:  # noqa: BLE001  Of the program.
+                _ignore(make, error)
             else:
                 self._entered.append(context)
 
@@ -74,9 +76,9 @@ class EnteredContexts:
         for context in reversed(self._entered):
             try:
                 context.__exit__(error_type, error, traceback)
-            except Exception as raised:
+            except BaseException as raised:  # noqa: BLE001  Of the program.
                 if raised is not error:
-                    log.exception("%r failed; its error is ignored", context)
+                    _ignore(context, raised)
 
 
 def selected(wants: Callable[[C], bool], things: Iterable[C]) -> list[C]:
@@ -87,7 +89,9 @@ def selected(wants: Callable[[C], bool], things: Iterable[C]) -> list[C]:
 def _is_wanted(wants: Callable[[C], bool], thing: C) -> bool:
     try:
         return wants(thing)
-    except Exception:
+    except BaseException as error:
+        if is_ours(error):
+            raise
         log.exception("%r failed; counted as wanted", wants)
         return True
 
@@ -107,18 +111,39 @@ async def call_or(otherwise: T, function: Callable[..., T | Awaitable[T]], *argu
     """The same; an error is logged and means `otherwise`."""
     try:
         return await call(function, *arguments)
-    except Exception:
+    except BaseException as error:
+        if is_ours(error) or isinstance(error, asyncio.CancelledError):
+            raise
         log.exception("%r failed; counted as %s", function, otherwise)
         return otherwise
 
 
-async def error_of(function: Callable[..., Any], *arguments: Any) -> Exception | None:
+async def error_of(function: Callable[..., Any], *arguments: Any) -> BaseException | None:
     """What it raised, if it did."""
     try:
         await call(function, *arguments)
-    except Exception as error:  # noqa: BLE001  Its caller judges it.
+    except BaseException as error:
+        if is_ours(error) or isinstance(error, asyncio.CancelledError):
+            raise
         return error
     return None
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether a function of the program only let it through: Ctrl-C, or a coroutine that is closed
+    because its loop is gone."""
+    if isinstance(error, GeneratorExit):
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return True
+    return isinstance(error, KeyboardInterrupt)
+
+
+def _ignore(function: object, error: BaseException) -> None:
+    if is_ours(error):
+        raise error
+    log.error("%r failed; its error is ignored", function, exc_info=error)
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:

@@ -130,7 +130,14 @@ class ReceivedMessage(LazyRecord):
         return self.properties.get(Property.UNIQUE_KEY)
 
     def __repr__(self) -> str:
-        return f"<message {self.queue_offset} of {self.queue}>"
+        place = f"message {self.queue_offset} of {self.queue}"
+        try:
+            tags = f", tags {self.tags!r}" if self.tags else ""
+            keys = f", keys {' '.join(self.keys)!r}" if self.keys else ""
+            facts = f"id {self.message_id}{tags}{keys}, {len(self.record.body)} bytes"
+            return f"<{place}, {facts}, try {self.retry_count + 1}>"
+        except BadMessage:
+            return f"<{place}, invalid>"
 
 
 def _moment(timestamp_ms: int) -> datetime:

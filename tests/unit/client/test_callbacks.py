@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from roquet.client.callbacks import EnteredContexts, call, call_all, call_or, merged_results
+from roquet.client.callbacks import (
+    EnteredContexts,
+    call,
+    call_all,
+    call_or,
+    error_of,
+    merged_results,
+)
 from roquet.client.errors import SendForbidden
 
 
@@ -116,3 +123,25 @@ def test_surroundings_cannot_hide_what_is_raised_inside() -> None:
 
     with pytest.raises(ValueError, match="why"), EnteredContexts([swallow], "x"):
         raise ValueError("why")
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, pytest.fail.Exception])
+async def test_whatever_a_hook_raises_is_logged_and_does_no_harm(
+    kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_event: object) -> Any:
+        raise kind("no reason")
+
+    call_all([fail], 1)
+    assert merged_results([fail], 1) == {}
+    assert await call_or("otherwise", fail, 1) == "otherwise"
+    assert isinstance(await error_of(fail, 1), kind)
+    assert [record.exc_info is not None for record in caplog.records] == [True] * 3
+
+
+def test_ctrl_c_passes_through_a_hook() -> None:
+    def interrupted(_event: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        call_all([interrupted], 1)

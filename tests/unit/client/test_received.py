@@ -44,3 +44,10 @@ def test_a_death_is_that_of_a_dead_letter() -> None:
         DEAD_LETTER_TRIES="3",
     )
     assert letter.death == ("rotten", "Bad", 3)
+
+
+def test_a_message_is_shown_with_what_one_looks_for() -> None:
+    message = received(TAGS="red", KEYS="k1 k2", UNIQ_KEY="7F01")
+    shown = repr(message)
+    for fact in ("id 7F01", "tags 'red'", "keys 'k1 k2'", "bytes", "try 1", "queue_id=0"):
+        assert fact in shown

@@ -92,14 +92,18 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
 
     def run(self) -> None:
         """Opens, consumes until SIGINT or SIGTERM, and closes: for programs that only consume.
-        Needs the main thread, which gets signals.
+        Needs the main thread, which gets signals. A SystemExit of a listener ends it, too, and is
+        raised; its message is redelivered later.
 
         Raises as `open` does, BadArgument in another thread, and NothingToRead without a listener
         or a topic.
         """
-        self._twin._check_can_run()  # noqa: SLF001  Twins know each other.
-        with stop_signals(self.run) as wait, self:
-            wait()
+        twin = self._twin
+        twin._check_can_run()  # noqa: SLF001  Twins know each other.
+        with stop_signals(self.run) as gate, self:
+            twin._ending.stop = gate.open  # noqa: SLF001
+            gate.wait()
+        twin._ending.check()  # noqa: SLF001
 
     def close(self) -> None:
         """Waits `close_timeout_s` for running listeners and loops of other threads, and leaves the
@@ -220,9 +224,26 @@ class PullConsumer(BlockingTwin[AsyncPullConsumer]):
     statistics = in_loop(AsyncPullConsumer.statistics)
 
 
+@final
+class Gate:
+    """One thread waits until another, or the handler of a signal, opens it."""
+
+    def __init__(self) -> None:
+        # Not an event: a handler may run while the thread that waits holds the event's own lock.
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wait(self) -> None:
+        self._lock.acquire()
+
+    def open(self) -> None:
+        if self._lock.locked():
+            self._lock.release()
+
+
 @contextmanager
-def stop_signals(caller: Callable[..., object]) -> Iterator[Callable[[], object]]:
-    """Yields a function that waits for SIGINT or SIGTERM. After the first one the old handlers are
+def stop_signals(caller: Callable[..., object]) -> Iterator[Gate]:
+    """Yields a gate that SIGINT or SIGTERM opens. After the first one the old handlers are
     restored, so that a second Ctrl-C ends a program that takes too long to close.
 
     Raises BadArgument, which names `caller`, outside of the main thread.
@@ -231,9 +252,7 @@ def stop_signals(caller: Callable[..., object]) -> Iterator[Callable[[], object]
         raise BadArgument(
             f"{caller.__name__}() needs the main thread, which gets signals; in others use `with`"
         )
-    # Not an event: a handler may run while the thread that waits holds the event's own lock.
-    gate = threading.Lock()
-    gate.acquire()
+    gate = Gate()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
 
     def restore() -> None:
@@ -242,12 +261,11 @@ def stop_signals(caller: Callable[..., object]) -> Iterator[Callable[[], object]
 
     def on_signal(_number: int, _frame: object) -> None:
         restore()
-        if gate.locked():
-            gate.release()
+        gate.open()
 
     for number in _SIGNALS:
         signal.signal(number, on_signal)
     try:
-        yield gate.acquire
+        yield gate
     finally:
         restore()

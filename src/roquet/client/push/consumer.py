@@ -49,6 +49,24 @@ T = TypeVar("T")
 
 
 @final
+class RunEnding:
+    """How a listener ends `run`: by SystemExit, as it would end a program without a loop."""
+
+    def __init__(self) -> None:
+        self.stop: Callable[[], object] = lambda: None
+        self._exit: SystemExit | None = None
+
+    def end_by(self, error: SystemExit) -> None:
+        self._exit = self._exit or error
+        self.stop()
+
+    def check(self) -> None:
+        """Raises SystemExit if a listener did."""
+        if self._exit is not None:
+            raise self._exit
+
+
+@final
 class AsyncPushConsumer(AsyncResource):
     """Delivers messages of a group's topics to a coroutine, or to a function in a thread.
 
@@ -106,6 +124,7 @@ class AsyncPushConsumer(AsyncResource):
         self._subscriptions = Subscriptions(self._config.namespace)
         if not self._config.broadcasting:
             self._subscriptions.add(retry_topic(group), None, None, self._clock.now_ms())
+        self._ending = RunEnding()
         self._lifecycle = Lifecycle(_WHAT, self._new_member)
 
     async def open(self, timeout_s: float | None = None) -> None:
@@ -130,6 +149,7 @@ class AsyncPushConsumer(AsyncResource):
     async def run(self) -> None:
         """Opens, consumes until SIGINT or SIGTERM, and closes: for programs that only consume.
 
+        A SystemExit of a listener ends it, too, and is raised; its message is redelivered later.
         Raises as `open` does, and NothingToRead without a listener or a topic.
         """
         self._check_can_run()
@@ -137,11 +157,13 @@ class AsyncPushConsumer(AsyncResource):
             raise BadArgument("run() needs the main thread, which gets signals; use open()")
         try:
             with stop_signals() as stop:
+                self._ending.stop = stop.set
                 await self.open()
                 await stop.wait()
         finally:
             # Without the handlers: a second Ctrl-C ends a close that takes too long.
             await self.close()
+        self._ending.check()
 
     def _check_can_run(self) -> None:
         """Raises NothingToRead without a listener or a topic."""
@@ -259,7 +281,7 @@ class AsyncPushConsumer(AsyncResource):
     def _new_member(self) -> PushMember:
         config = self._config
         listener = surrounded(self._listeners.one(), config.middleware, config.group)
-        return PushMember(config, listener, self._subscriptions, self._clock)
+        return PushMember(config, listener, self._subscriptions, self._clock, self._ending.end_by)
 
     def _iterations(self) -> Iterations:
         workers = self._lifecycle.usable().workers

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, final
 
@@ -60,7 +61,9 @@ class PushMember:
         listener: Any,
         subscriptions: Subscriptions,
         clock: Clock,
+        on_exit: Callable[[SystemExit], None],
     ) -> None:
+        """`on_exit` gets a SystemExit of a listener."""
         self.config = config
         self.membership = membership = Membership(
             config, ConsumeType.PUSH, subscriptions, clock, Router(self, ROUTES)
@@ -74,7 +77,7 @@ class PushMember:
             brokers, membership.instance.routes, membership.group, config.namespace
         )
         retries = Retries(
-            self.send_back, config.wire_retry_count_max, services, membership.note_error
+            self.send_back, config.wire_retry_count_max, services, membership.note_error, on_exit
         )
         self._tracer = new_tracer(
             config.trace,

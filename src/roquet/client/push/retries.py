@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 # Before this consumer delivers a message again that no broker took back.
 _LOCAL_PAUSE_S: Final = 5.0
 
+_SHOWN_COUNT_MAX: Final = 1000
+
 Messages = list[ReceivedMessage]
 
 # Java's name of the producer inside each client.
@@ -70,7 +72,12 @@ class Retries:
         retry_count_max: int,
         services: Services,
         note_error: Callable[[str], None],
+        on_exit: Callable[[SystemExit], None],
     ) -> None:
+        """`on_exit` gets a SystemExit of a listener, which ends `run`."""
+        self._on_exit = on_exit
+        # Places in the program whose tracebacks have been logged.
+        self._shown: set[tuple[type[BaseException], object]] = set()
         self._send_back = send_back
         self._services = services
         self._note_error = note_error
@@ -86,8 +93,25 @@ class Retries:
         what = f"{first!r}" if len(messages) == 1 else f"{first!r} and {len(messages) - 1} more"
         if isinstance(error, NotDone):
             log.info("%s not consumed (%s): %s", what, error, what_follows)
-        else:
+        elif self._is_new(error):
             log.warning("%s failed: %s", what, what_follows, exc_info=error)
+        else:
+            log.warning("%s failed as before (%r): %s", what, error, what_follows)
+        if isinstance(error, SystemExit):
+            self._on_exit(error)
+
+    def _is_new(self, error: BaseException) -> bool:
+        """Whether no error was raised there before: one traceback of each is enough."""
+        place = error.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        key = (type(error), None if place is None else (place.tb_frame.f_code, place.tb_lineno))
+        if key in self._shown:
+            return False
+        if len(self._shown) >= _SHOWN_COUNT_MAX:
+            self._shown.clear()
+        self._shown.add(key)
+        return True
 
     def is_over(self, message: ReceivedMessage) -> bool:
         """Whether it has no retries left."""

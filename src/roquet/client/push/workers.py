@@ -15,6 +15,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, final
 
+from roquet.client.callbacks import is_ours
 from roquet.client.errors import BadArgument
 from roquet.client.push.delivery import Delivery, Running
 from roquet.client.push.listeners import ConsumeHooks
@@ -152,7 +153,9 @@ class TaskWorkers:
             try:
                 # A copy: the listener may change its list.
                 await call(messages.copy() if is_batch else messages[0])
-            except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001  User code.
+            except BaseException as raised:
+                if is_ours(raised):
+                    raise
                 error = raised
             worker.delivery = None
             if self._is_stopping and not self.running:
@@ -246,18 +249,15 @@ class ThreadWorkers:
         self._given_up: set[Delivery] = set()
         self._results: deque[_Result] = deque()
         self._is_reporting = False
+        # Started when there is work that no other thread is free for.
         self._threads: list[threading.Thread] = []
+        self._idle_count = 0
+        self._lock = threading.Lock()
         self._ended_count = 0
         self._have_ended = asyncio.Event()
 
     def start(self) -> None:
-        self._threads = [
-            # A listener that never returns must not keep the program from ending.
-            threading.Thread(target=self._work, args=(slot,), name=f"listener {slot}", daemon=True)
-            for slot in range(len(self._slots))
-        ]
-        for thread in self._threads:
-            thread.start()
+        """Threads start with the first deliveries."""
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
         if self._hooks is not None:
@@ -284,7 +284,8 @@ class ThreadWorkers:
             self._end(_Result(running.delivery, TooSlow(timeout_s), timeout_s))
 
     async def stop(self, timeout_s: float) -> None:
-        self._is_stopping = True
+        with self._lock:
+            self._is_stopping = True
         self._backlog.clear()
         if not self._threads:
             return
@@ -302,8 +303,12 @@ class ThreadWorkers:
 
     def _work(self, slot: int) -> None:
         while self._signals.get():
+            with self._lock:
+                self._idle_count -= 1
             self._is_waking = False
             self._work_off(slot)
+            with self._lock:
+                self._idle_count += 1
         self._call_in_loop(self._thread_ended)
 
     def _work_off(self, slot: int) -> None:
@@ -351,6 +356,20 @@ class ThreadWorkers:
         if not self._is_waking:
             self._is_waking = True
             self._signals.put(_GO)
+            self._start_thread_if_needed()
+
+    def _start_thread_if_needed(self) -> None:
+        with self._lock:
+            slot = len(self._threads)
+            if self._idle_count > 0 or slot == len(self._slots) or self._is_stopping:
+                return
+            # A listener that never returns must not keep the program from ending.
+            thread = threading.Thread(
+                target=self._work, args=(slot,), name=f"listener {slot}", daemon=True
+            )
+            self._threads.append(thread)
+            self._idle_count += 1  # Until it gets the signal.
+        thread.start()
 
     def _call_in_loop(self, callback: Callable[[], None]) -> None:
         # The loop may be closed.

@@ -60,10 +60,32 @@ def test_a_program_consumes_until_a_signal_and_closes_in_order(
     assert (said, running.returncode) == ("closed\n", 0)
 
 
+@pytest.mark.parametrize("kind", ["function", "coroutine"])
+@pytest.mark.parametrize("program", [BLOCKING, ASYNC], ids=["blocking", "async"])
+@pytest.mark.slow
+def test_a_listener_that_exits_ends_the_program_with_its_status(
+    cluster: BlockingCluster, program: str, kind: str
+) -> None:
+    group = f"exits-{kind}-{'async' if program is ASYNC else 'blocking'}"
+    program = program.replace('"billing"', f'"{group}", start_from=StartFrom.FIRST')
+    program = program.replace("import Message", "import Message, StartFrom")
+    program = program.replace("    print(", "    raise SystemExit(3)\n    print(")
+    if kind == "coroutine":
+        program = program.replace("def bill", "async def bill")
+    ended = subprocess.run(
+        [sys.executable, "-c", program, cluster.name_server],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.stdout, ended.returncode) == ("", 3), ended.stderr
+
+
 def test_a_second_signal_does_what_it_always_did() -> None:
-    with stop_signals(print) as wait:
+    with stop_signals(print) as gate:
         os.kill(os.getpid(), signal.SIGINT)
-        wait()
+        gate.wait()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

@@ -73,6 +73,19 @@ async def test_an_error_is_logged_and_counted(
     assert (counts.done_count, counts.failed_count, counts.pulled_count) == (0, 1, 1)
 
 
+async def test_the_same_error_has_one_traceback_and_then_lines(
+    cluster: LiveCluster, producer: AsyncProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await send(producer, *numbers(5))
+    inbox = Inbox(*[ZeroDivisionError("oh") for _ in range(5)])
+    with caplog.at_level(logging.WARNING):
+        async with consumer(cluster, inbox, retry_count_max=0) as reading:
+            await eventually(lambda: committed_soon(reading) == 5)
+    failures = [each for each in caplog.records if "failed" in each.message]
+    assert [each.exc_info is not None for each in failures] == [True, *[False] * 4]
+    assert "failed as before (ZeroDivisionError('oh'))" in failures[1].message
+
+
 @pytest.mark.slow
 async def test_what_fails_too_often_is_a_dead_letter(
     cluster: LiveCluster, producer: AsyncProducer

@@ -80,6 +80,50 @@ async def test_functions_block_each_other_no_more_than_there_are_threads(
         await eventually(lambda: len(arrived) == 8)
 
 
+@pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, pytest.fail.Exception])
+@pytest.mark.parametrize("is_coroutine", [True, False], ids=["coroutine", "function"])
+async def test_an_error_that_is_no_exception_costs_neither_worker_nor_message(
+    cluster: LiveCluster,
+    producer: AsyncProducer,
+    kind: type[BaseException],
+    is_coroutine: bool,
+) -> None:
+    await new_topic(cluster, 1)
+    await send(producer, *numbers(4))
+    bodies: list[bytes] = []
+
+    def listen(message: ReceivedMessage) -> None:
+        bodies.append(message.body)
+        if message.body != b"3":
+            raise kind("no reason")
+
+    async def listen_async(message: ReceivedMessage) -> None:
+        listen(message)
+
+    listener: Listener = listen_async if is_coroutine else listen
+    # One worker: it has to survive them all.
+    async with consumer(cluster, listener, concurrency=1) as reading:
+        await eventually(lambda: committed_soon(reading) == 4)
+        assert "no reason" in (reading.last_error or "")
+        assert reading.statistics().topics[TOPIC].failed_count == 3
+    assert bodies == numbers(4)
+
+
+async def test_threads_start_when_there_is_work_for_them(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    inbox: list[bytes] = []
+
+    def listeners() -> int:
+        return sum(thread.name.startswith("listener ") for thread in threading.enumerate())
+
+    async with consumer(cluster, lambda message: inbox.append(message.body), concurrency=20):
+        assert listeners() == 0
+        await send(producer, b"1")
+        await eventually(lambda: inbox == [b"1"])
+        assert listeners() == 1
+
+
 async def test_as_many_coroutines_run_as_may(cluster: LiveCluster, producer: AsyncProducer) -> None:
     await send(producer, *numbers(12))
     running: set[bytes] = set()
