@@ -5,6 +5,7 @@ then it ends its JVM, which is the driver's here, and `DriverGone` is raised. So
 returns has exited with 0; that it has failed is found in its complaints.
 """
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -217,6 +218,22 @@ def test_clean_expired_queues_and_unused_topics(admin: Admin, filled: Filled) ->
     assert has_line(
         admin.table("topicStatus", "-t", filled.topic), admin.cluster.broker_name, "0", "0", "3"
     )
+
+
+@pytest.mark.parametrize(
+    ("command", "file", "members"),
+    [
+        ("exportConfigs", "configs.json", {"brokerConfigs", "clusterScale"}),
+        ("exportMetadata", "metadata.json", {"topicConfigTable", "subscriptionGroupTable"}),
+        ("exportMetrics", "metrics.json", {"evaluateReport", "totalData"}),
+    ],
+)
+def test_exports(
+    admin: Admin, filled: Filled, tmp_path: Path, command: str, file: str, members: set[str]
+) -> None:
+    cluster = ("-c", admin.cluster.cluster_name)
+    assert "success" in admin.run(command, *cluster, "-f", str(tmp_path))
+    assert members <= json.loads((tmp_path / file).read_text()).keys()
 
 
 # Topics

@@ -62,13 +62,15 @@ _NOT_HERE: Final = {
     "timerEnqueueTps": "0.0",
     "timerDequeueTps": "0.0",
 }
+# `exportConfigs` of 4.9 fails without this setting; there are no filter servers.
+_NO_SETTINGS_HERE: Final = {"filterServerNums": "0"}
 _VERSION_NAME: Final = "V4_9_8"
 _SIZE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def get_config(broker: Broker, _request: Request[NoFields]) -> Reply:
     version = write_body(broker.tables.config_version).decode()
-    body = write_properties_text(config_texts(broker.config))
+    body = write_properties_text(_NO_SETTINGS_HERE | config_texts(broker.config))
     return Reply(header=BrokerConfigReplyHeader(version=version), body=body)
 
 

@@ -106,6 +106,7 @@ def config_texts(config: BrokerConfig) -> dict[str, str]:
             "brokerIP2": config.ha_advertised_host or advertised_host,
             "haListenPort": str(config.ha_port),
             "storePathCommitLog": str(config.store.layout.commit_log),
+            "useTLS": str(config.tls.encrypt_calls).lower(),
         }
     )
 
