@@ -61,6 +61,10 @@ SYSTEM_TOPICS: Final = (CLOSED_TOPICS - {TIMER_TOPIC, TABLES_TOPIC}) | {
     BENCHMARK_TOPIC,
     TRACE_TOPIC,
 }
+# Every broker of 5.5 has them.
+_SYSTEM_TOPICS_5_5: Final = frozenset(
+    {"RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"}
+)
 
 NAME_SIZE_MAX: Final = 127
 _has_name_characters = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
@@ -77,7 +81,7 @@ def has_name_characters(text: str) -> bool:
 
 
 def is_system_topic(topic: str) -> bool:
-    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
+    return topic in SYSTEM_TOPICS or topic in _SYSTEM_TOPICS_5_5 or topic.startswith(SYSTEM_PREFIX)
 
 
 def retry_topic(group: str) -> str:
