@@ -19,8 +19,10 @@ from roquet.client.admin import (
     cluster as cluster_queries,
     dead_letters as dead_letter_notes,
     groups as group_queries,
+    inspection,
     lost_brokers as lost_broker_queries,
     messages as message_queries,
+    producers as producer_queries,
     progress as progress_queries,
     resets,
     topics as topic_queries,
@@ -30,16 +32,17 @@ from roquet.client.admin.cluster import AccountSettings, BrokerAccounts, BrokerI
 from roquet.client.admin.dead_letters import LetterPlace, Resent
 from roquet.client.admin.deliveries import Deliveries
 from roquet.client.admin.follow import FollowFrom, follow
-from roquet.client.admin.groups import (
-    ClientConnection,
-    GroupMembers,
-    GroupSettings,
-    MemberInfo,
-    MemberSilent,
+from roquet.client.admin.groups import GroupMembers, GroupSettings, MemberInfo, MemberSilent
+from roquet.client.admin.inspection import (
+    BrokerTables,
+    QueueEntries,
+    ReplicationStatus,
+    Traffic,
 )
 from roquet.client.admin.lost_brokers import LostBroker
 from roquet.client.admin.messages import TraceEvent
 from roquet.client.admin.missing import MissingBroker, MissingBrokers
+from roquet.client.admin.producers import ConnectedProducer
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.servers import AdminConfig, AdminOptions, AdminServers
@@ -54,7 +57,7 @@ from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock
-from roquet.protocol.codes import Permission
+from roquet.protocol.codes import Permission, RequestCode
 from roquet.protocol.names import TOOLS_GROUP
 
 _WHAT: Final = "admin"
@@ -207,12 +210,21 @@ class AsyncAdmin(AsyncResource):
         await group_queries.put_group(servers, servers.wire_name(group), settings, cluster, broker)
 
     async def delete_group(
-        self, group: str, *, cluster: str | None = None, keep_offsets: bool = False
+        self,
+        group: str,
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+        keep_offsets: bool = False,
     ) -> None:
-        """With its retries, not its dead letters; a group that does not exist is no error."""
+        """With its retries, not its dead letters; a group that does not exist is no error.
+
+        At one `broker` only its settings and offsets are deleted.
+        """
         servers = self._servers()
-        wire_group = servers.wire_name(group)
-        await group_queries.delete_group(servers, wire_group, cluster, keep_offsets=keep_offsets)
+        await group_queries.delete_group(
+            servers, servers.wire_name(group), cluster, broker, keep_offsets=keep_offsets
+        )
 
     async def group_settings(self, group: str) -> dict[str, GroupSettings]:
         """By broker name; empty if no broker knows the group."""
@@ -224,10 +236,22 @@ class AsyncAdmin(AsyncResource):
         servers = self._servers()
         return await group_queries.group_members(servers, servers.wire_name(group))
 
-    async def producers(self, group: str) -> list[ClientConnection]:
-        """The producers of a group that are connected now."""
+    async def producers(
+        self,
+        group: str | None = None,
+        *,
+        topic: str | None = None,
+        broker: str | None = None,
+    ) -> list[ConnectedProducer]:
+        """The producers that are connected now: of all groups, or of one.
+
+        `topic` asks only the brokers that have it, `broker` only one: brokers do not record who
+        sends to which topic. Raises TopicNotFound or BadArgument.
+        """
         servers = self._servers()
-        return await group_queries.producer_connections(servers, servers.wire_name(group))
+        wire_group = None if group is None else servers.wire_name(group)
+        wire_topic = None if topic is None else servers.wire_name(topic)
+        return await producer_queries.list_producers(servers, wire_group, wire_topic, broker)
 
     async def running_info(
         self, group: str, client_id: str, *, with_stacks: bool = False
@@ -259,6 +283,22 @@ class AsyncAdmin(AsyncResource):
         return await progress_queries.group_progress(
             servers, self._clock, servers.wire_name(group), wire_topic
         )
+
+    async def all_progress(
+        self, *, broker: str | None = None, ordered_only: bool = False
+    ) -> list[GroupProgress]:
+        """The progress of all groups, at all brokers or one; each broker is asked once.
+
+        Without `time_lag`, and a queue without a committed offset counts from 0: brokers report
+        it so. `ordered_only` leaves out topics that are not ordered. Raises BadArgument.
+        """
+        return await inspection.all_progress(self._servers(), broker, ordered_only=ordered_only)
+
+    async def traffic(self, topic: str, *, group: str | None = None) -> Traffic:
+        """Messages sent to a topic, or taken from it by a group. Raises TopicNotFound."""
+        servers = self._servers()
+        wire_group = None if group is None else servers.wire_name(group)
+        return await inspection.traffic(servers, servers.wire_name(topic), wire_group)
 
     async def plan_reset(
         self,
@@ -335,6 +375,15 @@ class AsyncAdmin(AsyncResource):
         Brokers that do not answer are listed in the result.
         """
         return await tracking.deliveries_of(self._servers(), message)
+
+    async def queue_entries(
+        self, queue: QueueRef, offset: int, *, count_max: int = 10, group: str | None = None
+    ) -> QueueEntries:
+        """Entries of a consume queue, and the subscription of a group. Raises BadArgument."""
+        servers = self._servers()
+        wire_queue = queue._replace(topic=servers.wire_name(queue.topic))
+        wire_group = None if group is None else servers.wire_name(group)
+        return await inspection.queue_entries(servers, wire_queue, offset, count_max, wire_group)
 
     async def follow(
         self,
@@ -468,6 +517,29 @@ class AsyncAdmin(AsyncResource):
         """Changes settings of a running broker, under Apache's names."""
         await cluster_queries.update_broker_config(self._servers(), address, settings)
 
+    async def broker_tables(self, address: str) -> BrokerTables:
+        """All topics and groups of a broker in full, under Apache's names."""
+        return await inspection.broker_tables(self._servers(), address)
+
+    async def replication_status(self, address: str) -> ReplicationStatus:
+        """Brokers of 4.9 do not report it: RequestRefused."""
+        return await inspection.replication_status(self._servers(), address)
+
+    async def clean_expired_queues(
+        self, *, cluster: str | None = None, broker: str | None = None
+    ) -> list[str]:
+        """Deletes files of consume queues whose messages have expired. Returns broker names."""
+        code = RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE
+        return await inspection.clean(self._servers(), code, cluster, broker)
+
+    async def clean_unused_topics(
+        self, *, cluster: str | None = None, broker: str | None = None
+    ) -> list[str]:
+        """Deletes consume queues of topics that no longer exist. Returns broker names."""
+        return await inspection.clean(
+            self._servers(), RequestCode.CLEAN_UNUSED_TOPIC, cluster, broker
+        )
+
     async def promote_broker(self, address: str, *, force: bool = False) -> Promotion:
         """Makes the slave at this address the master of the next epoch; Roquet brokers only.
 
@@ -506,7 +578,15 @@ class AsyncAdmin(AsyncResource):
         """Raises RequestRefused for an account that does not exist."""
         await cluster_queries.delete_account(self._servers(), address, access_key)
 
-    # Key-value settings of name servers.
+    # Settings of name servers, and the key-value pairs that they keep.
+
+    async def name_server_config(self) -> dict[str, dict[str, str]]:
+        """The settings of each name server, by address, under Apache's names."""
+        return await inspection.name_server_config(self._servers())
+
+    async def update_name_server_config(self, settings: Mapping[str, str]) -> None:
+        """Changes settings of all name servers, which share no state."""
+        await inspection.update_name_server_config(self._servers(), settings)
 
     async def kv_table(self, namespace: str) -> dict[str, str]:
         """All values in a namespace of the name servers, such as "ORDER_TOPIC_CONFIG"."""

@@ -24,7 +24,6 @@ from roquet.protocol.bodies.clients import (
     ConsumeStatus,
     HeldMessage,
     ProcessQueueInfo,
-    ProducerConnections,
 )
 from roquet.protocol.bodies.groups import GroupConfig, GroupConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -33,7 +32,6 @@ from roquet.protocol.headers.groups import (
     AllGroupConfigsHeader,
     ConsumerConnectionsHeader,
     DeleteGroupHeader,
-    ProducerConnectionsHeader,
     RunningInfoHeader,
 )
 from roquet.protocol.names import BUILT_IN_GROUPS, RETRY_PREFIX, SYSTEM_GROUP_PREFIX
@@ -196,7 +194,12 @@ async def put_group(
 
 
 async def delete_group(
-    servers: AdminServers, group: str, cluster: str | None, *, keep_offsets: bool
+    servers: AdminServers,
+    group: str,
+    cluster: str | None,
+    broker: str | None,
+    *,
+    keep_offsets: bool,
 ) -> None:
     """Its dead letters stay: they are messages that were not consumed."""
     # 4.9 and 5.x name this field differently.
@@ -207,11 +210,12 @@ async def delete_group(
     retry_topic = RETRY_PREFIX + group
 
     async def delete_retries() -> None:
-        if await servers.routes.newest(retry_topic, servers.config.timeout_s) is not None:
+        # At one broker they stay: other brokers still have the group.
+        if broker is None and await servers.routes.newest(retry_topic, servers.config.timeout_s):
             await delete_topic(servers, retry_topic, cluster)
 
     await change_each(
-        await servers.masters(cluster),
+        await servers.masters(cluster, broker),
         lambda master: servers.brokers.ask(master.address, code, header),
         delete_retries,
     )
@@ -250,23 +254,6 @@ async def members_at(
             return None
         raise
     return reply_body(ConsumerConnections, reply, master.broker_name)
-
-
-async def producer_connections(servers: AdminServers, group: str) -> list[ClientConnection]:
-    async def connections(master: Master) -> list[ConnectionInfo]:
-        header = ProducerConnectionsHeader(producer_group=group)
-        code = RequestCode.GET_PRODUCER_CONNECTION_LIST
-        try:
-            reply = await servers.brokers.ask(master.address, code, header)
-        except RequestRefused as refused:
-            # Brokers have no code of its own for an unknown group.
-            if refused.code == ResponseCode.SYSTEM_ERROR:
-                return []
-            raise
-        return reply_body(ProducerConnections, reply, master.broker_name).connection_set
-
-    found = await servers.ask_each(await servers.replicas(), connections)
-    return list(_connections(found.values()))
 
 
 async def running_info(

@@ -137,12 +137,14 @@ class AdminServers:
             raise RequestRefused("the name server", reply.code, reply.remark)
         return reply
 
-    async def call_each_name_server(self, code: RequestCode, header: Header) -> list[Command]:
+    async def call_each_name_server(
+        self, code: RequestCode, header: Header, body: bytes = b""
+    ) -> list[Command]:
         """The replies of all name servers, which share no state."""
         try:
             return await asyncio.gather(
                 *(
-                    self.brokers.ask(address, code, header)
+                    self.brokers.ask(address, code, header, body)
                     for address in self.name_servers.addresses
                 )
             )
