@@ -36,10 +36,10 @@ def define(parser: ArgumentParser) -> None:
         " epoch, lag, in-sync set, slaves and policy; and those that were lost within the last day."
         " Exits with 1 if a broker is lost, unreachable or has a problem, or if there is none."
     )
-    define_command(parser, _show)
+    define_command(parser, show_brokers)
 
 
-async def _show(session: Session) -> int:
+async def show_brokers(session: Session) -> int:
     brokers, lost = await session.admin.brokers(), await session.admin.lost_brokers()
     facts: dict[str, Fact] = {}
     tables = [ReportTable("brokers", _COLUMNS, list(map(_row, brokers)))]

@@ -64,7 +64,9 @@ def define(parser: ArgumentParser) -> None:
         "delete", "Delete a group and its offsets; its dead letters are kept.", _delete
     )
     delete.add_argument("group")
-    delete.add_argument("--cluster", help="In this cluster only.")
+    where = delete.add_mutually_exclusive_group()
+    where.add_argument("--cluster", help="In this cluster only.")
+    where.add_argument("--broker", metavar="NAME", help="At this broker only; retries are kept.")
     delete.add_argument(
         "--keep-offsets", action="store_true", help="Keep its offsets, so that it can resume."
     )
@@ -352,6 +354,7 @@ async def _create(session: Session) -> int:
 
 async def _delete(session: Session) -> int:
     given, admin = session.given, session.admin
+    broker = await broker_name(session, given.broker)
     progress = await admin.progress(given.group)
     members = await admin.members(given.group)
     facts: dict[str, Fact] = {
@@ -362,7 +365,7 @@ async def _delete(session: Session) -> int:
     session.finish(Report(facts))
     if is_confirmed(session, f"Delete group {given.group}?"):
         await admin.delete_group(
-            given.group, cluster=given.cluster, keep_offsets=given.keep_offsets
+            given.group, cluster=given.cluster, broker=broker, keep_offsets=given.keep_offsets
         )
         session.reporter.say("deleted")
     return DONE

@@ -39,6 +39,7 @@ _COMMANDS: Final = {
     "cluster": _Command("roquet.cli.cluster", "Show all brokers: roles, versions, rates, disks."),
     "topic": _Command("roquet.cli.topic", "List, show, create, change and delete topics."),
     "group": _Command("roquet.cli.group", "List and show consumer groups, their lag and members."),
+    "producers": _Command("roquet.cli.producers", "List connected producers, by group."),
     "message": _Command("roquet.cli.message", "Send, find and follow messages."),
     "offset": _Command("roquet.cli.offset", "Show and reset the offsets of consumer groups."),
     "dlq": _Command("roquet.cli.dlq", "Show and resend dead letters."),
