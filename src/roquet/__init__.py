@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from roquet.client.admin.inspection import (
         BrokerTables,
+        Cleaning,
         MasterState,
         QueueEntries,
         QueueEntry,
@@ -166,6 +167,7 @@ __all__ = [
     "BrokerInfo",
     "BrokerRoute",
     "BrokerTables",
+    "Cleaning",
     "ClientConnection",
     "ClientError",
     "Codec",
@@ -314,6 +316,7 @@ _HOMES: Final = {
     "DeliveryState": "roquet.client.admin.deliveries",
     "GroupDelivery": "roquet.client.admin.deliveries",
     "BrokerTables": "roquet.client.admin.inspection",
+    "Cleaning": "roquet.client.admin.inspection",
     "ConnectedProducer": "roquet.client.admin.producers",
     "MasterState": "roquet.client.admin.inspection",
     "Promotion": "roquet.client.admin.cluster",

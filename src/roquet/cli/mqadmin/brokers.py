@@ -1,7 +1,7 @@
 """Commands of mqadmin about brokers: state, settings, replication, response times, cleaning."""
 
 from argparse import Namespace
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from roquet.cli.admin_commands.commands import Act, Session, broker_name
@@ -23,7 +23,7 @@ from roquet.cli.mqadmin.declaring import (
     where,
 )
 from roquet.client.admin.cluster import BrokerInfo
-from roquet.client.admin.inspection import ReplicationStatus
+from roquet.client.admin.inspection import Cleaning, ReplicationStatus
 from roquet.reporting import Report, ReportTable
 
 _BROKER_NAME: Final = Flag("b", "brokerName", is_required=True)
@@ -136,18 +136,10 @@ def _links(shown: _Shown) -> ReportTable:
     return ReportTable("links", columns, rows)
 
 
-async def _clean_queues(session: Session) -> int:
-    return await _clean(session, session.admin.clean_expired_queues)
-
-
-async def _clean_topics(session: Session) -> int:
-    return await _clean(session, session.admin.clean_unused_topics)
-
-
-async def _clean(session: Session, clean: Callable[..., Awaitable[list[str]]]) -> int:
+async def _clean(session: Session, what: Cleaning) -> int:
     given = session.given
     broker = await broker_name(session, given.brokerAddr)
-    cleaned = await clean(cluster=given.cluster, broker=broker)
+    cleaned = await session.admin.clean(what, cluster=given.cluster, broker=broker)
     session.finish(Report({}, [ReportTable("cleaned", ("broker",), [(each,) for each in cleaned])]))
     return DONE
 
@@ -191,10 +183,12 @@ COMMANDS: Final = {
     "cleanExpiredCQ": Command(
         "Delete files of consume queues whose messages have expired.",
         _CLEANED,
-        own(_clean_queues),
+        own(lambda session: _clean(session, Cleaning.EXPIRED)),
     ),
     "cleanUnusedTopic": Command(
-        "Delete consume queues of topics that no longer exist.", _CLEANED, own(_clean_topics)
+        "Delete consume queues of topics that no longer exist.",
+        _CLEANED,
+        own(lambda session: _clean(session, Cleaning.UNUSED)),
     ),
     "getAclConfig": Command(
         "Accounts of brokers, without secrets.",

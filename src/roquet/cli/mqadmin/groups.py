@@ -1,14 +1,11 @@
 """Commands of mqadmin about consumer groups and producers: settings, progress, members."""
 
-import asyncio
-import sys
 from argparse import Namespace
 from typing import Final
 
 from roquet.cli.admin_commands.commands import Act, Session, broker_name
 from roquet.cli.admin_commands.failures import DONE, NOT_FOUND, Failed
 from roquet.cli.argument_types import whole_number
-from roquet.cli.group import progress_table
 from roquet.cli.mqadmin.declaring import (
     BROKER,
     CLUSTER,
@@ -25,9 +22,7 @@ from roquet.cli.mqadmin.declaring import (
     truth,
     where,
 )
-from roquet.client.errors import ClientError
-from roquet.client.queue_ref import QueueRef
-from roquet.reporting import Fact, Report, ReportTable
+from roquet.reporting import Report, ReportTable
 
 _GROUP: Final = Flag("g", "groupName", is_required=True)
 _CONSUMERS: Final = Flag("g", "consumerGroup", is_required=True)
@@ -44,18 +39,17 @@ def _update_group(given: Namespace) -> Words:
     ]
 
 
-def _progress(given: Namespace) -> Words | Act:
+def _progress(given: Namespace) -> Words:
+    """The client that reads a queue, -s true, is always shown."""
     if given.groupName is None:
         return ["group", "list"]
-    if given.showClientIP:
-        return _progress_with_clients
     return ["group", "show", given.groupName, *option("--topic", given.topicName)]
 
 
 def _status(given: Namespace) -> Words | Act:
-    if given.jstack:
-        return _stacks
-    return ["group", "members", given.consumerGroup, *option("--member", given.clientId)]
+    if not given.jstack:
+        return ["group", "members", given.consumerGroup, *option("--member", given.clientId)]
+    return ["group", "show", given.consumerGroup, "--stack"] if given.clientId is None else _stack
 
 
 def _reset_target(text: str) -> Words:
@@ -69,52 +63,13 @@ def _seconds(text: str) -> float:
     return whole_number(1)(text) / 1000
 
 
-async def _progress_with_clients(session: Session) -> int:
-    given, admin = session.given, session.partial
-    progress = await admin.progress(given.groupName, topic=given.topicName)
-    holders = await _holders(session, given.groupName)
-    queues = progress_table(progress)
-    rows = [
-        (*row, holders.get(each.queue))
-        for row, each in zip(queues.rows, progress.queues, strict=True)
-    ]
-    facts: dict[str, Fact] = {"group": given.groupName, "lag": progress.lag}
-    session.finish(Report(facts, [ReportTable("queues", (*queues.columns, "client"), rows)]))
-    return DONE
-
-
-async def _holders(session: Session, group: str) -> dict[QueueRef, str]:
-    """Which member reads a queue, as the members report it."""
-    clients = (await session.partial.members(group)).client_ids
-    holders = {}
-    for client in clients:
-        try:
-            info = await session.partial.running_info(group, client)
-        except ClientError as error:
-            session.reporter.say(f"{client} did not report its queues: {error}")
-            continue
-        holders.update(dict.fromkeys(info.queues, client))
-    return holders
-
-
-async def _stacks(session: Session) -> int:
-    """Of all members, or of one: a stuck listener is in one of them."""
-    given, admin = session.given, session.partial
-    group = given.consumerGroup
-    clients = (
-        (await admin.members(group)).client_ids if given.clientId is None else [given.clientId]
-    )
-    if not clients:
-        raise Failed(f"no member of group {group!r} is connected", NOT_FOUND)
-    infos = await asyncio.gather(
-        *(admin.running_info(group, client, with_stack=True) for client in clients)
-    )
+async def _stack(session: Session) -> int:
+    given = session.given
+    info = await session.partial.running_info(given.consumerGroup, given.clientId, with_stacks=True)
     if given.json:
-        rows = [(client, info.stack) for client, info in zip(clients, infos, strict=True)]
-        session.finish(Report({}, [ReportTable("members", ("client", "stack"), rows)]))
-        return DONE
-    for client, info in zip(clients, infos, strict=True):
-        sys.stdout.write(f"{client}\n{info.stack or 'no stack reported'}\n")
+        session.finish(Report({"client": given.clientId, "stack": info.stacks}))
+    else:
+        print(f"{given.clientId}\n{info.stacks or 'no stack: it did not report one'}")
     return DONE
 
 
@@ -181,7 +136,7 @@ COMMANDS: Final = {
     ),
     "getConsumerConfig": Command("Settings of a group.", [_GROUP], own(_settings)),
     "consumerProgress": Command(
-        "Progress of consumer groups; with -s true also which client reads a queue.",
+        "Progress of consumer groups.",
         [
             Flag("g", "groupName"),
             Flag("t", "topicName"),

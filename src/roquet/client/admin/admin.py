@@ -35,6 +35,7 @@ from roquet.client.admin.follow import FollowFrom, follow
 from roquet.client.admin.groups import GroupMembers, GroupSettings, MemberInfo, MemberSilent
 from roquet.client.admin.inspection import (
     BrokerTables,
+    Cleaning,
     QueueEntries,
     ReplicationStatus,
     Traffic,
@@ -57,7 +58,7 @@ from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock
-from roquet.protocol.codes import Permission, RequestCode
+from roquet.protocol.codes import Permission
 from roquet.protocol.names import TOOLS_GROUP
 
 _WHAT: Final = "admin"
@@ -237,16 +238,11 @@ class AsyncAdmin(AsyncResource):
         return await group_queries.group_members(servers, servers.wire_name(group))
 
     async def producers(
-        self,
-        group: str | None = None,
-        *,
-        topic: str | None = None,
-        broker: str | None = None,
+        self, group: str | None = None, *, topic: str | None = None, broker: str | None = None
     ) -> list[ConnectedProducer]:
         """The producers that are connected now: of all groups, or of one.
 
-        `topic` asks only the brokers that have it, `broker` only one: brokers do not record who
-        sends to which topic. Raises TopicNotFound or BadArgument.
+        Brokers do not record who sends to which topic: `topic` asks those that have it.
         """
         servers = self._servers()
         wire_group = None if group is None else servers.wire_name(group)
@@ -287,10 +283,9 @@ class AsyncAdmin(AsyncResource):
     async def all_progress(
         self, *, broker: str | None = None, ordered_only: bool = False
     ) -> list[GroupProgress]:
-        """The progress of all groups, at all brokers or one; each broker is asked once.
+        """The progress of all groups, without `time_lag`; each broker is asked once.
 
-        Without `time_lag`, and a queue without a committed offset counts from 0: brokers report
-        it so. `ordered_only` leaves out topics that are not ordered. Raises BadArgument.
+        A queue without a committed offset counts from 0, as brokers report it.
         """
         return await inspection.all_progress(self._servers(), broker, ordered_only=ordered_only)
 
@@ -525,20 +520,11 @@ class AsyncAdmin(AsyncResource):
         """Brokers of 4.9 do not report it: RequestRefused."""
         return await inspection.replication_status(self._servers(), address)
 
-    async def clean_expired_queues(
-        self, *, cluster: str | None = None, broker: str | None = None
+    async def clean(
+        self, what: Cleaning, *, cluster: str | None = None, broker: str | None = None
     ) -> list[str]:
-        """Deletes files of consume queues whose messages have expired. Returns broker names."""
-        code = RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE
-        return await inspection.clean(self._servers(), code, cluster, broker)
-
-    async def clean_unused_topics(
-        self, *, cluster: str | None = None, broker: str | None = None
-    ) -> list[str]:
-        """Deletes consume queues of topics that no longer exist. Returns broker names."""
-        return await inspection.clean(
-            self._servers(), RequestCode.CLEAN_UNUSED_TOPIC, cluster, broker
-        )
+        """Deletes consume queues that are no longer needed. Returns the names of the brokers."""
+        return await inspection.clean(self._servers(), what, cluster, broker)
 
     async def promote_broker(self, address: str, *, force: bool = False) -> Promotion:
         """Makes the slave at this address the master of the next epoch; Roquet brokers only.

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +34,15 @@ from roquet.protocol.properties_text import read_properties_text, write_properti
 # What brokers call the counts of `Traffic`.
 _SENT: Final = "TOPIC_PUT_NUMS"
 _TAKEN: Final = "GROUP_GET_NUMS"
+
+
+class Cleaning(Enum):
+    """Files of consume queues that brokers delete on request."""
+
+    # Of messages that have expired.
+    EXPIRED = RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE
+    # Of topics that no longer exist.
+    UNUSED = RequestCode.CLEAN_UNUSED_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +131,9 @@ async def update_name_server_config(servers: AdminServers, settings: Mapping[str
 
 
 async def clean(
-    servers: AdminServers, code: RequestCode, cluster: str | None, broker: str | None
+    servers: AdminServers, what: Cleaning, cluster: str | None, broker: str | None
 ) -> list[str]:
-    """The names of the brokers that have done so."""
+    code = what.value
     masters = await servers.masters(cluster, broker)
     await ask_all(masters, lambda each: servers.brokers.ask(each.address, code, NoFields()))
     return [each.broker_name for each in masters]
