@@ -59,6 +59,8 @@ class Report(NamedTuple):
 
     facts: Mapping[str, Fact]
     tables: Sequence[ReportTable] = ()
+    # The last line for people; JSON has its facts by name.
+    summary: str | None = None
 
     def to_json(self) -> str:
         members: dict[str, object] = {name: _as_json(value) for name, value in self.facts.items()}
@@ -270,6 +272,8 @@ def report_view(report: Report, console: Console) -> RenderableType:
             parts.append(view)
         else:
             parts += _paragraphs(table)
+    if report.summary is not None:
+        parts += ["", Text(report.summary)]
     return Group(*parts)
 
 

@@ -44,7 +44,8 @@ def test_nobody_at_the_name_server() -> None:
 
 def test_a_broker_that_nobody_can_reach(roquet_cluster: BlockingCluster) -> None:
     with dead_broker(roquet_cluster.name_server, "broker-z"):
-        (found,) = findings("-n", roquet_cluster.name_server, "--timeout", "2")
+        found, about_its_topics = findings("-n", roquet_cluster.name_server, "--timeout", "2")
+    assert about_its_topics.startswith("problem: 2 topics more write than read queues at broker-z")
     assert found.startswith("problem: broker broker-z")
     assert "cannot be asked" in found
 
@@ -77,3 +78,25 @@ def test_members_with_different_subscriptions(at: Shop) -> None:
         found = findings("--group", "torn")
     assert any("its members have different subscriptions" in each for each in found)
     at.admin.delete_group("torn")
+
+
+def test_many_topics_of_one_cause_are_one_line(at: Shop) -> None:
+    for index in range(5):
+        assert roquet("topic", "create", f"many{index}", "--broker", "broker-a").exit_code == 0
+    assert roquet("broker", "writes", "forbid", "broker-a").exit_code == 0
+    try:
+        finished = roquet("doctor", "--severity", "problem")
+    finally:
+        assert roquet("broker", "writes", "allow", "broker-a").exit_code == 0
+        for index in range(5):
+            assert roquet("topic", "delete", f"many{index}", "--yes").exit_code == 0
+    said = " ".join(finished.stdout.split())
+    assert "no broker accepts messages for it: many0, many1, many2 and 2 more" in said
+    assert "roquet broker writes allow broker-a" in said
+    assert "reachable" not in said
+    assert finished.stdout.splitlines()[-1].startswith("2 problems, ")
+
+
+def test_the_counts_are_in_json(at: Shop) -> None:
+    members = json.loads(roquet("doctor", "--json").stdout)
+    assert (members["problems"], members["warnings"]) == (1, 0)

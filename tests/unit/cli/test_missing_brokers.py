@@ -177,6 +177,24 @@ def test_the_last_messages_of_the_others_are_shown(place: Place) -> None:
     assert finished.stderr.endswith(NOT_WHOLE)
 
 
+def test_the_doctor_examines_what_the_others_have(place: Place) -> None:
+    finished = asked(place, "doctor", "--severity", "warning", "--json")
+    found = json.loads(finished.stdout)["findings"]
+    assert finished.exit_code == 1
+    # The clock of broker-a is fine, however long broker-b was waited for.
+    assert [(each["severity"], each["subject"]) for each in found] == [
+        ("problem", "broker broker-b"),
+        ("problem", "group billing"),
+        ("warning", "group billing"),
+    ]
+
+
+def test_the_doctor_calls_nothing_absent_that_the_hung_broker_may_have(place: Place) -> None:
+    said = asked(place, "doctor", "--topic", "absent", "--group", "absent").stdout
+    assert said.count("not found at the brokers that answered; broker-b may have it") == 2
+    assert "does not exist" not in said
+
+
 def test_nothing_is_changed_by_what_is_known_in_part(place: Place) -> None:
     finished = asked(place, "offset", "reset", "billing", "t", "--to-end", "--yes")
     assert finished.exit_code == 3

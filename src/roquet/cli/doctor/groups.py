@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from roquet.cli.admin_commands.commands import Session
-from roquet.cli.doctor.finding import Finding, Severity
+from roquet.cli.doctor.finding import Finding, Severity, not_asked
 from roquet.client.admin.dead_letters import left_count
 from roquet.client.admin.groups import (
     GroupMembers,
@@ -27,7 +27,7 @@ _CALL_MAX: Final = timedelta(seconds=30)
 
 
 async def examine(session: Session) -> AsyncIterator[Finding]:
-    admin, wanted = session.admin, session.given.group
+    admin, wanted = session.partial, session.given.group
     dead = await admin.dead_letter_counts()
     for group in await admin.groups() if wanted is None else [wanted]:
         try:
@@ -38,6 +38,9 @@ async def examine(session: Session) -> AsyncIterator[Finding]:
         except GroupNotFound as error:
             if wanted is None:
                 continue  # Deleted meanwhile.
+            if admin.missing:
+                yield not_asked(f"group {group}", admin.missing)
+                continue
             remedy = "check the name: roquet group list; its consumers may never have connected"
             yield Finding(Severity.PROBLEM, f"group {group}", str(error), remedy)
             continue
@@ -73,14 +76,16 @@ def of_progress(group: str, progress: GroupProgress, members: GroupMembers) -> I
             subject,
             f"no member is connected; {progress.lag:,} messages are waiting",
             f"start its consumers; or if it is unused: roquet group delete {group}",
+            "no member is connected, and messages are waiting",
         )
     elif not is_away and progress.lag and (progress.time_lag or timedelta()) > _LAG_MAX:
         yield Finding(
             Severity.WARNING,
             subject,
-            f"{progress.lag:,} messages are waiting, the oldest for {progress.time_lag}",
+            f"{progress.lag:,} messages are waiting, the oldest for {shown(progress.time_lag)}",
             "add members up to the number of queues, or inspect a slow one: roquet group"
             f" members {group} --member CLIENT",
+            f"messages are waiting for more than {shown(_LAG_MAX)}",
         )
     topics = {each.queue.topic for each in progress.queues}
     queue_count = max(
@@ -93,6 +98,7 @@ def of_progress(group: str, progress: GroupProgress, members: GroupMembers) -> I
             subject,
             f"{len(members.connections)} members share {queue_count} queues: some are idle",
             "add queues: roquet topic change TOPIC --queues N",
+            "more members than queues: some are idle",
         )
 
 
@@ -106,6 +112,7 @@ def of_members(group: str, infos: Mapping[str, MemberInfo]) -> Iterator[Finding]
             f"group {group}",
             f"its members have different subscriptions, so some miss messages: {parts}",
             "give all members the same subscriptions, or use separate groups",
+            "its members have different subscriptions, so some miss messages",
         )
 
 
@@ -168,4 +175,5 @@ def of_dead_letters(group: str, count: int) -> Finding:
         f"group {group}",
         f"has {count:,} dead letters",
         f"see the errors: roquet dlq show {group}; then: roquet dlq resend {group}",
+        "has dead letters",
     )

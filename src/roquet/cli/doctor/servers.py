@@ -5,10 +5,12 @@ from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import Final
 
+from roquet.cli.admin_commands.failures import denial_remedy, tls_remedy
 from roquet.cli.cluster import role_of
 from roquet.cli.doctor.finding import Finding, Severity
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.admin.lost_brokers import LostBroker
+from roquet.client.admin.missing import MissingBroker
 from roquet.protocol.codes import Permission
 
 # Disk usage at which brokers delete old files early, and at which they reject messages.
@@ -27,13 +29,14 @@ def of_name_servers(errors: Mapping[str, str | None]) -> Iterator[Finding]:
             yield Finding(Severity.FINE, subject, "reachable")
             continue
         severity = Severity.WARNING if is_any_there else Severity.PROBLEM
-        remedy = "start it (roquet namesrv), or correct -n, NAMESRV_ADDR or the config file"
+        remedy = (
+            tls_remedy(error)
+            or "start it (roquet namesrv), or correct -n, NAMESRV_ADDR or the config file"
+        )
         yield Finding(severity, subject, f"unreachable: {error}", remedy)
 
 
-def of_brokers(
-    brokers: Sequence[BrokerInfo], name_servers: Sequence[str], now: datetime
-) -> Iterator[Finding]:
+def of_brokers(brokers: Sequence[BrokerInfo], name_servers: Sequence[str]) -> Iterator[Finding]:
     if not brokers:
         remedy = "start one with: roquet broker -n ADDRESS; check its log for registration errors"
         yield Finding(Severity.PROBLEM, "brokers", "no broker is registered", remedy)
@@ -44,10 +47,10 @@ def of_brokers(
             f"broker {name}",
             "has no master: it delivers messages but accepts none",
             "restart its master; if it is gone for good, promote a slave: roquet broker promote"
-            " ADDRESS",
+            " ADDRESS; with replication.etcd one is elected",
         )
     for broker in brokers:
-        yield from _of_broker(broker, name_servers, now)
+        yield from _of_broker(broker, name_servers)
 
 
 def of_lost(lost: Sequence[LostBroker] | None, brokers: Sequence[BrokerInfo]) -> Iterator[Finding]:
@@ -78,12 +81,35 @@ def _moment(moment: datetime) -> str:
     return moment.isoformat(" ", "seconds")
 
 
-def _of_broker(broker: BrokerInfo, name_servers: Sequence[str], now: datetime) -> Iterator[Finding]:
+def of_missing(missing: Sequence[MissingBroker], found: Sequence[Finding]) -> Iterator[Finding]:
+    """Brokers that failed later than the first question, if nothing else is said of them."""
+    known = {each.subject for each in found if each.severity is Severity.PROBLEM}
+    for each in missing:
+        subject = f"broker {each.broker_name}"
+        if subject not in known:
+            yield Finding(
+                Severity.PROBLEM,
+                subject,
+                f"findings about topics and groups are without it: {each.reason}",
+                _remedy(each.address, str(each.error)),
+            )
+
+
+def _remedy(address: str, error: str) -> str:
+    """Of a broker that answers nothing, or nothing but errors."""
+    return (
+        denial_remedy(error)
+        or tls_remedy(error)
+        or "start it, or advertise a reachable address (--advertise, brokerIP1), or allow"
+        f" connections to {address}"
+    )
+
+
+def _of_broker(broker: BrokerInfo, name_servers: Sequence[str]) -> Iterator[Finding]:
     subject = f"broker {broker.broker_name}"
     is_local = is_loopback(broker.address)
     if broker.error is not None:
-        advertised = "advertise a reachable address (--advertise, brokerIP1)"
-        remedy = f"start it, or {advertised}, or allow connections to {broker.address}"
+        remedy = _remedy(broker.address, broker.error)
         yield Finding(Severity.PROBLEM, subject, broker.error, remedy)
         return
     if is_local and not any(map(is_loopback, name_servers)):
@@ -97,8 +123,9 @@ def _of_broker(broker: BrokerInfo, name_servers: Sequence[str], now: datetime) -
         remedy = "compare all brokers: roquet cluster; see docs/replication.md"
         yield Finding(Severity.PROBLEM, subject, broker.problem, remedy)
     yield from _of_disk(subject, broker.disk_used_ratio)
-    if broker.clock is not None and abs(broker.clock - now) > _CLOCK_DIFFERENCE_MAX:
-        seconds = round((broker.clock - now).total_seconds())
+    ahead = broker.clock_difference
+    if ahead is not None and abs(ahead) > _CLOCK_DIFFERENCE_MAX:
+        seconds = round(ahead.total_seconds())
         yield Finding(
             Severity.WARNING,
             subject,

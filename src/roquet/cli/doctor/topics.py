@@ -3,19 +3,23 @@
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 from roquet.cli.admin_commands.commands import Session
-from roquet.cli.doctor.finding import Finding, Severity
-from roquet.client.admin.cluster import BrokerInfo
+from roquet.cli.doctor.finding import Finding, Severity, not_asked
 from roquet.client.admin.topics import BrokerRoute, TopicSettings
 from roquet.client.errors import TopicNotFound
 from roquet.protocol.codes import Permission
 
 
-async def examine(session: Session, brokers: list[BrokerInfo]) -> AsyncIterator[Finding]:
-    admin, wanted = session.admin, session.given.topic
+async def examine(
+    session: Session, brokers: Mapping[str, Mapping[str, str]]
+) -> AsyncIterator[Finding]:
+    """`brokers` are the settings of masters."""
+    admin, wanted = session.partial, session.given.topic
     settings = await admin.all_topic_settings()
     if wanted is not None and wanted not in settings:
-        configs = [await admin.broker_config(each.address) for each in brokers]
-        is_made = any(each.get("autoCreateTopicEnable") == "true" for each in configs)
+        if admin.missing:
+            yield not_asked(f"topic {wanted}", admin.missing)
+            return
+        is_made = any(each.get("autoCreateTopicEnable") == "true" for each in brokers.values())
         yield missing_topic(wanted, is_made_by_sends=is_made)
         return
     for topic in settings if wanted is None else [wanted]:
@@ -35,20 +39,24 @@ def of_topic_routes(
     topic: str, routes: Sequence[BrokerRoute], settings: Mapping[str, TopicSettings]
 ) -> Iterator[Finding]:
     subject = f"topic {topic}"
+    wiped = [
+        each.broker_name
+        for each in routes
+        if (own := settings.get(each.broker_name)) is not None
+        and own.permission & ~each.permission & Permission.WRITE
+    ]
     if not any(each.permission & Permission.WRITE and each.write_queue_count for each in routes):
-        yield Finding(
-            Severity.PROBLEM,
-            subject,
-            "no broker accepts messages for it",
-            f"roquet topic change {topic} --permission rw, or roquet broker writes allow BROKER",
-        )
+        remedy = f"roquet topic change {topic} --permission rw"
+        if wiped:
+            # It is not the topic that forbids them.
+            remedy = "; ".join(f"roquet broker writes allow {each}" for each in wiped)
+        yield Finding(Severity.PROBLEM, subject, "no broker accepts messages for it", remedy)
+    else:
+        for broker in wiped:
+            remedy = f"roquet broker writes allow {broker}"
+            yield Finding(Severity.WARNING, subject, f"writes are forbidden at {broker}", remedy)
     for route in routes:
-        own = settings.get(route.broker_name)
         where = f"at {route.broker_name}"
-        if own is not None and own.permission & ~route.permission & Permission.WRITE:
-            remedy = f"roquet broker writes allow {route.broker_name}"
-            text = f"writes are forbidden {where}"
-            yield Finding(Severity.WARNING, subject, text, remedy)
         if not route.permission & Permission.READ:
             remedy = f"roquet topic change {topic} --permission rw"
             yield Finding(Severity.PROBLEM, subject, f"reads are forbidden {where}", remedy)
@@ -59,6 +67,7 @@ def of_topic_routes(
                 f"{route.write_queue_count} write queues but only {route.read_queue_count} read"
                 f" queues {where}: messages of the others are not delivered",
                 f"roquet topic change {topic} --read-queues {route.write_queue_count}",
+                f"more write than read queues {where}: messages of the others are not delivered",
             )
 
 

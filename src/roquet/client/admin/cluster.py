@@ -15,7 +15,7 @@ from roquet.client.admin.servers import AdminServers
 from roquet.client.cluster.brokers import reply_body, reply_header
 from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.errors import ClientError, RequestRefused, Unreachable
-from roquet.client.timestamps import moment_of
+from roquet.client.timestamps import moment_of, utc
 from roquet.protocol.bodies.accounts import AccountConfig, AccountConfigs
 from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -72,6 +72,8 @@ class BrokerInfo:
     # Why messages are at risk although it answers: two masters, a log that cannot be replicated.
     problem: str | None = None
     error: str | None = None
+    # How far its clock is ahead of the local one.
+    clock_difference: timedelta | None = None
 
     @property
     def is_master(self) -> bool:
@@ -186,10 +188,14 @@ async def delete_kv(servers: AdminServers, namespace: str, key: str) -> None:
 
 async def _described(servers: AdminServers, broker: BrokerInfo) -> BrokerInfo:
     where = (broker.cluster, broker.broker_name, broker.broker_id, broker.address)
+    asked_ms = servers.clock.now_ms()
     try:
         table = await runtime_info(servers, broker.address)
     except ClientError as error:
         return BrokerInfo(*where, error=str(error))
+    # Other brokers may take longer, so the time is that of this answer.
+    local = utc((asked_ms + servers.clock.now_ms()) // 2)
+    started, its_clock = _start_and_clock(table)
     return BrokerInfo(
         *where,
         table.get("brokerVersionDesc"),
@@ -197,7 +203,8 @@ async def _described(servers: AdminServers, broker: BrokerInfo) -> BrokerInfo:
         # Misspelt by 4.9.
         _first_number(table.get("getTransferedTps") or table.get("getTransferredTps")),
         _first_number(table.get("commitLogDiskRatio")),
-        *_start_and_clock(table),
+        started,
+        its_clock,
         epoch=_whole_number(table.get("replicationEpoch")),
         lag_bytes=_whole_number(table.get("replicationLagBytes")),
         lag_s=_first_number(table.get("replicationLagSeconds")),
@@ -205,6 +212,7 @@ async def _described(servers: AdminServers, broker: BrokerInfo) -> BrokerInfo:
         slave_count=_whole_number(table.get("slaveCount")),
         acknowledge=table.get("replicationAcknowledge"),
         problem="; ".join(filter(None, map(table.get, _PROBLEM_KEYS))) or None,
+        clock_difference=None if its_clock is None else its_clock - local,
     )
 
 

@@ -33,6 +33,7 @@ from roquet.client.errors import (
     Unreachable,
 )
 from roquet.client.names import unwrapped, wrapped
+from roquet.clock import SystemClock
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.name_server import ClusterInfo
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -110,6 +111,7 @@ class AdminServers:
         self.routes = instance.routes
         self.puller = Puller(instance.requests, instance.routes, TOOLS_GROUP, config.namespace)
         self.config = config
+        self.clock = SystemClock()
         self.name_servers = instance.names
         # None unless answers in part are wanted.
         self.missing: MissingBrokers | None = None

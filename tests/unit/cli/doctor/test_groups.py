@@ -42,7 +42,7 @@ def members(count: int) -> GroupMembers:
         (0, 0, 1, []),
         (7, 0, 0, ["problem: no member is connected; 7 messages are waiting"]),
         (7, 4, 1, []),
-        (7, 6, 1, ["warning: 7 messages are waiting, the oldest for 0:06:00"]),
+        (7, 6, 1, ["warning: 7 messages are waiting, the oldest for 6 min 0 s"]),
         (0, 0, 2, ["warning: 2 members share 1 queues: some are idle"]),
     ],
 )
