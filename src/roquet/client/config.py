@@ -40,6 +40,7 @@ class ProducerOptions(TypedDict, total=False):
     retry_count: int
     retry_codes: Collection[int]
     retry_not_safe: bool
+    retry_unknown: bool
     attempt_timeout_s: float | None
     avoid_slow_brokers: bool
     fast_port: bool
@@ -87,6 +88,9 @@ class ProducerConfig:
     # Also retry when a message is stored, but disk or replica did not confirm it in time. It may be
     # delivered twice then.
     retry_not_safe: bool = False
+    # Also retry when no answer came. It may be stored twice then, under the same message id; False
+    # raises SendUnknown at once.
+    retry_unknown: bool = True
     # The most that one attempt may take of the timeout; None is all of it.
     attempt_timeout_s: float | None = None
     # Avoid brokers that were slow or failed, for the times of the table in `queue_choice.py`.

@@ -247,6 +247,8 @@ class NoReply(ClientError, TimeoutError):
         self.topic = topic
         self.timeout_s = timeout_s
         self.receipt = receipt
+        self.message_id = receipt.message_id
+        self.queue = receipt.queue
 
 
 class SendError(ClientError):
@@ -305,12 +307,29 @@ class SendForbidden(SendFailed):
 
 
 class SendUnknown(SendError):
-    """The message may or may not be stored; sending it again may store it twice."""
+    """The message may or may not be stored; sending it again may store it twice.
 
-    def __init__(self, topic: str, reason: str) -> None:
+    `message_id` is what it is stored with, if it is; `queues` are those it was sent to.
+    `producer.is_stored(error)` looks for it.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        reason: str,
+        message_id: str | None = None,
+        queues: "Sequence[QueueRef]" = (),
+    ) -> None:
         super().__init__(topic, reason)
         self.topic = topic
         self.reason = reason
+        self.message_id = message_id
+        self.queues = tuple(queues)
+
+    @property
+    def queue(self) -> "QueueRef | None":
+        """The queue it was last sent to."""
+        return self.queues[-1] if self.queues else None
 
     def __str__(self) -> str:
         return (
@@ -326,7 +345,8 @@ class NotYetSafe(SendUnknown):
     """
 
     def __init__(self, topic: str, reason: str, receipts: "Sequence[SendReceipt]") -> None:
-        super().__init__(topic, reason)
+        message_id = receipts[0].message_id if receipts else None
+        super().__init__(topic, reason, message_id, [each.queue for each in receipts[:1]])
         self.args = (topic, reason, receipts)
         self.receipts = tuple(receipts)
 

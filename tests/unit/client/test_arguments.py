@@ -42,10 +42,13 @@ def message(**members: Any) -> Any:
 
 
 MESSAGES = [
-    (message(keys="order-1"), "`keys` has to be a tuple of texts, not the text 'order-1': for one"),
-    (message(keys="order-1"), "keys=('order-1',)"),
-    (message(keys=7), "`keys` has to be a tuple of texts, not 7"),
-    (message(keys=(7,)), "`each of keys` has to be a text that is not empty, not 7"),
+    (message(keys=7.5), "`keys` has to be a tuple of texts, not 7.5"),
+    (message(keys=(7.5,)), "`each of keys` has to be a text that is not empty, not 7.5"),
+    (message(tags="a || b"), "a message has one tag, not 'a || b': only subscriptions join"),
+    (message(tags=" sp "), "`tags` ' sp ' starts or ends with a blank"),
+    (message(properties={"city": "\ud800"}), "half a character, cannot be sent"),
+    (message(message_id=""), "`message_id` has to be a text that is not empty"),
+    (message(message_id="a b"), "`message_id` has to be a text without blanks"),
     (message(keys=("",)), "`each of keys` has to be a text that is not empty, not ''"),
     (message(keys=("a b",)), "must not have spaces"),
     (message(body="hello"), "`body` has to be bytes, not the text 'hello': use .encode()"),
@@ -82,7 +85,10 @@ CALLS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda p: p.send(message(), timeout_s=None), "`timeout_s` has to be a number of seconds"),
     (lambda p: p.send(message(), timeout_s=0), "`timeout_s` has to be a number of seconds, more"),
     (lambda p: p.send(message(), queue=0), "`queue` has to be a QueueRef, not 0"),
-    (lambda p: p.send(message(), order_key=1.5), "`order_key` has to be a text or a whole number"),
+    (
+        lambda p: p.send(message(), order_key=1.5),
+        "`order_key` has to be a text, a whole number or a UUID",
+    ),
     (lambda p: p.send_batch(message()), "`messages` has to be a list of Messages"),
     (lambda p: p.send_many(message()), "`messages` has to be a list of Messages"),
     (lambda p: p.send_many([], in_flight=0), "`in_flight` has to be a whole number, 1 or more"),
@@ -139,7 +145,7 @@ def test_a_consumer_is_set_up_with_what_it_understands(options: dict[str, Any], 
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ({"topic": "t", "tags": ["a", "b"]}, '`tags` has to be a text such as "a || b", not'),
+        ({"topic": "t", "tags": ["a", 7]}, '`tags` has to be a text such as "a || b", not'),
         ({"topic": "t", "sql": 3}, "`sql` has to be a text such as"),
         ({"topic": ["t"]}, "`topic` has to be a text, not ['t']"),
         ({"topic": "t", "tags": "a", "sql": "b"}, "give `tags` or `sql`, not both"),

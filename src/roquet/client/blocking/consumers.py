@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, Unpack, final, overload
 
@@ -118,16 +118,20 @@ class PushConsumer(BlockingTwin[AsyncPushConsumer]):
 
     @overload
     def on(
-        self, topic: str, *, tags: str | None = None, sql: str | None = None
+        self, topic: str, *, tags: str | Iterable[str] | None = None, sql: str | None = None
     ) -> Callable[[L], L]: ...
 
     @overload
     def on(
-        self, topic: Topic[T], *, tags: str | None = None, sql: str | None = None
+        self, topic: Topic[T], *, tags: str | Iterable[str] | None = None, sql: str | None = None
     ) -> TypedOn[T]: ...
 
     def on(
-        self, topic: str | Topic[Any], *, tags: str | None = None, sql: str | None = None
+        self,
+        topic: str | Topic[Any],
+        *,
+        tags: str | Iterable[str] | None = None,
+        sql: str | None = None,
     ) -> Any:
         return self._twin.on(topic, tags=tags, sql=sql)
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Final, final
+from typing import Any, Final, final
 
 from roquet.client.arguments import bad, check_text
 from roquet.client.cluster.brokers import Brokers
@@ -42,7 +42,9 @@ class Subscriptions:
     def by_topic(self) -> Mapping[str, Subscription]:
         return self._by_topic
 
-    def add(self, topic: str, tags: str | None, sql: str | None, version: int) -> Subscription:
+    def add(
+        self, topic: str, tags: str | Iterable[str] | None, sql: str | None, version: int
+    ) -> Subscription:
         """Replaces the subscription of the topic. Raises BadArgument."""
         check_text("topic", topic)
         wanted = subscription_of(wrapped(self._namespace, topic), tags, sql, version)
@@ -65,11 +67,18 @@ class Subscriptions:
 
 
 def subscription_of(
-    topic: str, tags: str | None = None, sql: str | None = None, version: int = _UNVERSIONED
+    topic: str,
+    tags: str | Iterable[str] | None = None,
+    sql: str | None = None,
+    version: int = _UNVERSIONED,
 ) -> Subscription:
-    """Of tags such as "a || b", or of an SQL92 expression, or of everything. Raises BadArgument."""
+    """Of tags such as "a || b", or a list of them, or of an SQL92 expression, or of everything.
+
+    Raises BadArgument.
+    """
     check_topic(topic)
-    for name, value in (("tags", tags), ("sql", sql)):
+    expression: Any = _joined(tags)
+    for name, value in (("tags", expression), ("sql", sql)):
         if value is not None and not isinstance(value, str):
             raise bad(name, _EXPECTED[name], value)
     if tags is not None and sql is not None:
@@ -77,9 +86,14 @@ def subscription_of(
     try:
         if sql is not None:
             return parse_subscription(topic, sql, ExpressionType.SQL92, version)
-        return parse_subscription(topic, tags or ALL_TAGS, ExpressionType.TAG, version)
+        return parse_subscription(topic, expression or ALL_TAGS, ExpressionType.TAG, version)
     except (BadExpression, TooLarge) as error:
         raise BadArgument(f"subscription of {topic!r}: {error}") from None
+
+
+def _joined(tags: Any) -> Any:
+    is_list = isinstance(tags, list | tuple | set | frozenset)
+    return " || ".join(tags) if is_list and all(isinstance(tag, str) for tag in tags) else tags
 
 
 async def check_subscriptions(

@@ -51,6 +51,7 @@ from roquet.client.producer.outgoing import (
     needs_timers,
     outgoing_of,
     property_text,
+    taken,
 )
 from roquet.client.producer.queue_choice import ANYWHERE, Target
 from roquet.client.producer.receipt import ProducerStatistics, SendReceipt
@@ -247,7 +248,8 @@ class Accumulator:
             ready = session.fast_messages.ready(message, message.topic)
             if ready is not None:
                 return ready
-        message_id = session.instance.unique_ids.make(self.clock.now_ms())
+        message = taken(message)
+        message_id = message.message_id or session.instance.unique_ids.make(self.clock.now_ms())
         if is_bare:
             return bare_ready(message, message_id, self.config)
         check_message(message, self.config)
@@ -256,6 +258,7 @@ class Accumulator:
 
     def _with_added(self, message: Message) -> Message:
         """Raises BadArgument."""
+        message = taken(message)
         check_message(message, self.config)
         added = merged_results(self.property_sources, message)
         return replaced(message, properties={**message.properties, **added})
@@ -333,6 +336,7 @@ class Accumulator:
     async def send_later(self, message: Message, timeout_s: float) -> SendReceipt:
         """Sends a message to any queue when there is room in the window. While it waits it is kept
         as it is: of a burst, all that could be made of its messages would be in memory."""
+        message = taken(message)
         check_message(message, self.config)
         session = self.usable()
         size = len(message.body)

@@ -122,24 +122,33 @@ class Batcher:
             # In a fixed queue one request must not overtake the other.
             async with to.turn if target.is_fixed else nullcontext():
                 sending = self._send(messages, target, deadline_s)
-                results = await results_of(sending, len(messages))
+                results = await results_of(sending, messages)
             batch.hand_out(results)
         except BaseException:
             # Cancelled, or a bug: no sender may be left waiting for ever.
             reason = "the producer was closed meanwhile"
-            batch.hand_out([SendUnknown(to.topic, reason) for _ in messages])
+            batch.hand_out([SendUnknown(to.topic, reason, each.message_id) for each in messages])
             raise
 
 
-async def results_of(receipts: Awaitable[Sequence[SendReceipt]], count: int) -> list[SendResult]:
-    """What became of each of `count` messages that share a request."""
+async def results_of(
+    receipts: Awaitable[Sequence[SendReceipt]], messages: Sequence[Ready]
+) -> list[SendResult]:
+    """What became of each of the messages that share a request."""
     try:
         return [*await receipts]
     except NotYetSafe as error:
         return [NotYetSafe(error.topic, error.reason, (each,)) for each in error.receipts]
     except ClientError as error:
         # Each message gets an error of its own, because raising one changes it.
-        return [copy(error) for _ in range(count)]
+        return [_error_of(error, ready) for ready in messages]
+
+
+def _error_of(error: ClientError, ready: Ready) -> ClientError:
+    own = copy(error)
+    if isinstance(own, SendUnknown):
+        own.message_id = ready.message_id
+    return own
 
 
 def cut_to_size(messages: Sequence[Ready], size_max: int) -> Iterator[list[Ready]]:

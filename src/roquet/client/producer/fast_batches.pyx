@@ -190,6 +190,7 @@ cdef class FastMessages:
             message.tags is not None
             or message.keys is not _NO_KEYS
             or message.flag is not _NO_FLAG
+            or message.message_id is not None
         ):
             return -1
         properties = message.properties

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, final
+from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace as replaced
 
 from roquet.client.arguments import bad, check_count, check_moment, check_number, shown
 from roquet.client.config import ProducerConfig
@@ -83,6 +85,29 @@ class Outgoing(msgspec.Struct, gc=False):
         return len(self.messages) if self.encoded_count is None else self.encoded_count
 
 
+def taken(message: Any) -> Any:
+    """The message with members of kinds that programs have at hand as those that are sent: one key
+    as a text, numbers and UUIDs as keys, views of bytes."""
+    if not isinstance(message, Message):
+        return message
+    keys: Any = message.keys
+    if isinstance(keys, str | int | UUID) and not isinstance(keys, bool):
+        keys = (keys,) if keys != "" else ()
+    if isinstance(keys, tuple | list) and not all(type(key) is str for key in keys):
+        keys = tuple(_key(key) for key in keys)
+    body: Any = message.body
+    if isinstance(body, memoryview):
+        body = body.tobytes()
+    if keys is message.keys and body is message.body:
+        return message
+    return replaced(message, keys=keys, body=body)
+
+
+def _key(key: Any) -> Any:
+    is_number = isinstance(key, int) and not isinstance(key, bool)
+    return str(key) if is_number or isinstance(key, UUID) else key
+
+
 def check_message(message: Message, config: ProducerConfig) -> None:
     """Raises BadArgument for a message that no broker would accept."""
     if not isinstance(message, Message):
@@ -99,12 +124,14 @@ def check_message(message: Message, config: ProducerConfig) -> None:
             f"a body of {size} bytes is over `message_size_max` of {config.message_size_max}; "
             "send less, or raise it here and at the broker"
         )
-    if message.tags is not None and not isinstance(message.tags, str):
-        raise bad("tags", "a text", message.tags)
+    if message.tags is not None:
+        _check_tags(message.tags)
     if message.keys:
         _check_keys(message.keys)
     if message.properties:
         _check_properties(message)
+    if message.message_id is not None:
+        _check_id(message.message_id)
     if message.flag:
         check_number("flag", message.flag, -(2**31), 2**31 - 1)
 
@@ -116,12 +143,25 @@ def _check_body(body: object) -> None:
         raise bad("body", "bytes", body)
 
 
-def _check_keys(keys: object) -> None:
-    if isinstance(keys, str):
+def _check_tags(tags: object) -> None:
+    if not isinstance(tags, str):
+        raise bad("tags", "a text", tags)
+    if "||" in tags:
         raise BadArgument(
-            f"`keys` has to be a tuple of texts, not the text {shown(keys)}: for one key write "
-            f"keys=({shown(keys)},)"
+            f"a message has one tag, not {shown(tags)}: only subscriptions join tags by ||"
         )
+    if tags != tags.strip():
+        raise BadArgument(f"`tags` {shown(tags)} starts or ends with a blank: nobody could filter")
+
+
+def _check_id(message_id: object) -> None:
+    if not isinstance(message_id, str) or not message_id:
+        raise bad("message_id", "a text that is not empty", message_id)
+    if KEY_SEPARATOR in message_id or not message_id.isprintable():
+        raise bad("message_id", "a text without blanks", message_id)
+
+
+def _check_keys(keys: object) -> None:
     if not isinstance(keys, tuple | list):
         raise bad("keys", "a tuple of texts", keys)
     for key in keys:
@@ -169,9 +209,19 @@ def property_text(
         text = properties_text(named)
     except BadMessage as error:
         raise BadArgument(str(error)) from None
+    if not text.isascii():
+        _check_encodable(text)
     if len(text) > _SURELY_FITS and (size := len(text.encode())) > PROPERTIES_SIZE_MAX:
         raise BadArgument(f"properties of {size} bytes are over {PROPERTIES_SIZE_MAX}; send less")
     return text
+
+
+def _check_encodable(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        broken = shown(text[error.start : error.end])
+        raise BadArgument(f"properties with {broken}, half a character, cannot be sent") from None
 
 
 def outgoing_of(ready: Ready, config: ProducerConfig) -> Outgoing:

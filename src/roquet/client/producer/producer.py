@@ -7,10 +7,11 @@ Every send ends in one of three ways: a receipt, `SendFailed` or `SendUnknown`.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, Unpack, final
+from uuid import UUID
 
 from roquet.client.arguments import bad, check_count, check_queue, check_timeout
 from roquet.client.cluster.instance import ClientInstance
@@ -24,6 +25,7 @@ from roquet.client.errors import (
     NotYetSafe,
     RequestRefused,
     SendFailed,
+    SendUnknown,
     SomeFailed,
     Unreachable,
 )
@@ -113,6 +115,9 @@ class AsyncProducer(AsyncResource):
     ) -> SendReceipt:
         """Returns when a broker has stored the message; retries at others if one fails.
 
+        A retry after an answer that did not come may store it twice, with the same `message_id`,
+        by which consumers know it again; `retry_unknown=False` raises SendUnknown instead.
+
         With `queue` or `order_key` it goes to one queue, without retries. `delay` is a timedelta or
         a datetime, and needs a broker with timers, which 4.9 lacks; `delay_level` is one of the
         broker's levels: 1 is a second, 18 two hours. Raises SendFailed, SendUnknown or
@@ -169,7 +174,7 @@ class AsyncProducer(AsyncResource):
 
     async def send_batch(
         self,
-        messages: Sequence[Message],
+        messages: Iterable[Message],
         *,
         queue: QueueRef | None = None,
         order_key: OrderKey | None = None,
@@ -183,6 +188,8 @@ class AsyncProducer(AsyncResource):
         """
         self._refuse_middleware("send_batch", "`send_many`, with `linger_ms` for shared requests")
         check_timeout("timeout_s", timeout_s)
+        if isinstance(messages, Iterator):
+            messages = list(messages)
         target = _target(_first_of_batch(messages), queue, order_key)
         ready = [self._accumulator.ready(message, {}) for message in messages]
         parts = list(cut_to_size(ready, self._config.message_size_max))
@@ -300,15 +307,25 @@ class AsyncProducer(AsyncResource):
         return [queue._replace(topic=topic) for queue in route.queues]
 
     async def is_stored(
-        self, queue: QueueRef, message_id: str, *, timeout_s: float = TIMEOUT_S
+        self,
+        queue: QueueRef | SendUnknown | NoReply,
+        message_id: str | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
     ) -> bool:
-        """Whether the broker of a queue has a message of its topic with this id, in any queue.
+        """Whether the broker of a queue has a message of its topic with this id, in any queue; or,
+        of the error of a send, whether any broker that it was sent to has its message.
 
         Brokers of Apache find a message only a few milliseconds after storing it. Delayed messages
-        and open transactions are not found. Raises Unreachable, RequestRefused or NoNameServer.
+        and open transactions are not found. Raises Unreachable, RequestRefused, NoNameServer or
+        BadArgument.
         """
         instance = self._accumulator.usable().instance
-        return await _is_stored(instance, self._config.namespace, queue, message_id, timeout_s)
+        queues, message_id = _looked_for(queue, message_id)
+        for each in queues:
+            if await _is_stored(instance, self._config.namespace, each, message_id, timeout_s):
+                return True
+        return False
 
     def statistics(self) -> ProducerStatistics:
         """A copy of the counts up to now."""
@@ -357,7 +374,7 @@ class AsyncProducer(AsyncResource):
             async with self._accumulator.room(part, timeout_s) as session:
                 deadline_s = session.loop.time() + timeout_s
                 sending = self._accumulator.send_together(part, ANYWHERE, deadline_s)
-                return await results_of(sending, len(part))
+                return await results_of(sending, part)
         except SendFailed as error:  # There was no room.
             return [copy(error) for _ in part]
 
@@ -372,7 +389,7 @@ class AsyncProducer(AsyncResource):
                 results += [SendFailed(topic, "not tried after a failure") for _ in part]
             else:
                 sending = self._accumulator.send_together(part, target, deadline_s)
-                results += await results_of(sending, len(part))
+                results += await results_of(sending, part)
         return _receipts(results)
 
 
@@ -385,8 +402,8 @@ def _target(message: Message, queue: QueueRef | None, order_key: OrderKey | None
         raise BadArgument("give `queue` or `order_key`, not both")
     if queue is not None:
         check_queue("queue", queue)
-    elif isinstance(order_key, bool) or not isinstance(order_key, str | int):
-        raise bad("order_key", "a text or a whole number", order_key)
+    elif isinstance(order_key, bool) or not isinstance(order_key, str | int | UUID):
+        raise bad("order_key", "a text, a whole number or a UUID", order_key)
     if queue is not None and queue.topic != message.topic:
         raise BadArgument(f"{queue} is not a queue of topic {message.topic!r}")
     return Target(queue, order_key)
@@ -415,6 +432,23 @@ def _receipts(results: Sequence[SendResult]) -> list[SendReceipt]:
     if len(receipts) < len(results):
         raise SomeFailed(results)
     return receipts
+
+
+def _looked_for(
+    place: QueueRef | SendUnknown | NoReply, message_id: str | None
+) -> tuple[Sequence[QueueRef], str]:
+    """Raises BadArgument."""
+    if isinstance(place, SendUnknown | NoReply):
+        queues = place.queues if isinstance(place, SendUnknown) else (place.queue,)
+        if place.message_id is None or not queues:
+            raise BadArgument("the message of this error was sent to no queue that is known")
+        # One for each broker, which looks into all of its queues.
+        by_broker = {queue.broker_name: queue for queue in queues}
+        return [*by_broker.values()], place.message_id
+    check_queue("queue", place)
+    if message_id is None:
+        raise BadArgument("give `message_id`, or the error of a send instead of a queue")
+    return [place], message_id
 
 
 async def _is_stored(

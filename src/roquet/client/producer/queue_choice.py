@@ -11,16 +11,17 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple, final
+from uuid import UUID
 
 from roquet.client.denials import denial_in
 from roquet.client.errors import NoTimers, NotYetSafe, RequestRefused
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import Clock
-from roquet.net.errors import BadAddress, ConnectFailed, NetError
+from roquet.net.errors import BadAddress, CallTimedOut, ConnectFailed, ConnectionLost, NetError
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.java_hash import java_hash
 
-OrderKey = str | int
+OrderKey = str | int | UUID
 AttemptFailed = NetError | RequestRefused | NoTimers | NotYetSafe
 
 # What another broker, or the same one a little later, may well accept. 5.x added the second.
@@ -108,10 +109,12 @@ def queue_of_key(queues: Sequence[QueueRef], key: OrderKey) -> QueueRef:
 
 class RetryRules(NamedTuple):
     """Which answers of a broker are worth another attempt: refusals with one of these codes and,
-    if so, that a message is stored but not safe, which may store it twice."""
+    if so, that a message is stored but not safe, or that no answer came: both may store it
+    twice."""
 
     codes: Collection[int] = RETRY_CODES
     not_safe: bool = False
+    unknown: bool = True
 
 
 DEFAULT_RULES: Final = RetryRules()
@@ -122,6 +125,8 @@ def is_worth_retrying(error: AttemptFailed, rules: RetryRules = DEFAULT_RULES) -
         return error.code in rules.codes and denial_in(error.remark) is None
     if isinstance(error, NotYetSafe):
         return rules.not_safe
+    if isinstance(error, ConnectionLost | CallTimedOut):
+        return rules.unknown
     return not isinstance(error, BadAddress | NoTimers)
 
 
@@ -200,8 +205,8 @@ def out_time_s(latency_ms: float) -> int:
 
 
 def _java_hash_of(key: OrderKey) -> int:
-    if isinstance(key, str):
-        return java_hash(key)
+    if isinstance(key, str | UUID):
+        return java_hash(str(key))
     if -_INT32_MAX - 1 <= key <= _INT32_MAX:
         return key  # Java's Integer
     mixed = (key ^ key >> 32) % _WORD  # Java's Long, of which both halves count

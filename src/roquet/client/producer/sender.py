@@ -109,7 +109,9 @@ class Sender:
         self._clock = clock
         self._statistics = statistics
         self._hook_calls = HookCalls(config, instance, clock, hooks) if hooks else None
-        self._retry_rules = RetryRules(frozenset(config.retry_codes), config.retry_not_safe)
+        self._retry_rules = RetryRules(
+            frozenset(config.retry_codes), config.retry_not_safe, config.retry_unknown
+        )
         self._new_topic = NewTopic(config.template_topic, config.new_topic_queue_count)
         self._rounds = QueueRounds(clock, avoid_slow_brokers=config.avoid_slow_brokers)
         self._templates = SendTemplates(config)
@@ -205,11 +207,14 @@ class Sender:
     ) -> Sequence[SendReceipt]:
         errors: list[AttemptFailed] = []
         failed_brokers: list[str] = []
+        # Where it may be stored.
+        queues: list[QueueRef] = []
         if first is not None:
             try:
                 return receipts_of(outgoing, first.queue, first.address, first.reply())
             except (NetError, RequestRefused, NotYetSafe) as error:
                 failed_brokers.append(first.queue.broker_name)
+                queues += [first.queue] if _may_be_stored(error) else []
                 self._note_failure(error, errors, outgoing)
         # A queue that was chosen for its order gets the message once: others may have come between.
         attempt_count = 1 if target.is_fixed else 1 + self._config.retry_count
@@ -233,11 +238,16 @@ class Sender:
                 return await self._attempt_with_hooks(sending, number, outgoing, queue, route, time)
             except (NetError, RequestRefused, NoTimers, NotYetSafe) as error:
                 failed_brokers.append(queue.broker_name)
+                shown_queue = queue._replace(topic=outgoing.topic)
+                queues += [shown_queue] if _may_be_stored(error) else []
                 self._note_failure(error, errors, outgoing)
         failure = judged(outgoing.topic, errors)
         if isinstance(failure, SendRefused) and self._is_missing(outgoing.wire_topic, target.queue):
             # Brokers have no code of their own for that.
             raise SendImpossible(outgoing.topic, failure.reason)
+        if isinstance(failure, SendUnknown) and failure.message_id is None:
+            failure.message_id = outgoing.messages[0].message_id
+            failure.queues = tuple(queues)
         raise failure
 
     def _is_missing(self, wire_topic: str, queue: QueueRef | None) -> bool:
@@ -417,7 +427,7 @@ def judged(topic: str, errors: Sequence[AttemptFailed]) -> SendError:
             return error  # Another attempt has not made it safer, but it is stored.
     reason = "; then ".join(_reasons(errors))
     # One attempt that may have arrived is enough: the message may be stored.
-    if any(isinstance(error, ConnectionLost | CallTimedOut) for error in errors):
+    if any(map(_may_be_stored, errors)):
         return SendUnknown(topic, reason)
     last = errors[-1]
     if isinstance(last, RequestRefused):
@@ -425,6 +435,10 @@ def judged(topic: str, errors: Sequence[AttemptFailed]) -> SendError:
     if isinstance(last, NoTimers):
         return SendImpossible(topic, reason)
     return SendFailed(topic, reason)
+
+
+def _may_be_stored(error: AttemptFailed) -> bool:
+    return isinstance(error, ConnectionLost | CallTimedOut)
 
 
 def _reasons(errors: Sequence[AttemptFailed]) -> Iterator[str]:

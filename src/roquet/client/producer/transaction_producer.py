@@ -16,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import Final, Unpack, final
+from typing import Any, Final, Unpack, final
 
 import msgspec
 
@@ -337,7 +337,12 @@ class TransactionEnds:
         message: ReceivedMessage,
     ) -> None:
         try:
-            state = await call_or(TransactionState.UNKNOWN, check, message)
+            state: Any = await call_or(TransactionState.UNKNOWN, check, message)
+            if not isinstance(state, TransactionState):
+                log.error(
+                    "%r returned %r, which is no TransactionState; counted as UNKNOWN", check, state
+                )
+                state = TransactionState.UNKNOWN
         finally:
             self._check_count -= 1
         header = EndTransactionHeader(

@@ -121,7 +121,9 @@ class AsyncPullConsumer(AsyncResource):
 
     # Subscribing and assigning.
 
-    def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
+    def subscribe(
+        self, topic: str, *, tags: str | Iterable[str] | None = None, sql: str | None = None
+    ) -> None:
         """Reads a share of a topic: messages with tags such as "a || b", those that match an SQL92
         expression, or all. All members of a group must have the same subscriptions.
 
@@ -140,7 +142,11 @@ class AsyncPullConsumer(AsyncResource):
         self._update_member()
 
     def assign(
-        self, queues: Iterable[QueueRef], *, tags: str | None = None, sql: str | None = None
+        self,
+        queues: Iterable[QueueRef],
+        *,
+        tags: str | Iterable[str] | None = None,
+        sql: str | None = None,
     ) -> None:
         """Reads exactly these queues in place of earlier ones. Use a group of its own: members that
         subscribe would leave a share to this one, whatever it reads.
@@ -279,7 +285,7 @@ class AsyncPullConsumer(AsyncResource):
         offset: int,
         *,
         count_max: int = PULL_COUNT,
-        tags: str | None = None,
+        tags: str | Iterable[str] | None = None,
         sql: str | None = None,
         wait_s: float = 0.0,
     ) -> Pulled:

@@ -18,7 +18,7 @@ Without a listener, `async for message in consumer` yields the messages.
 """
 
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any, Final, TypeVar, Unpack, final, overload
@@ -178,7 +178,9 @@ class AsyncPushConsumer(AsyncResource):
         member = self._lifecycle.session
         return None if member is None else member.membership.last_error
 
-    def subscribe(self, topic: str, *, tags: str | None = None, sql: str | None = None) -> None:
+    def subscribe(
+        self, topic: str, *, tags: str | Iterable[str] | None = None, sql: str | None = None
+    ) -> None:
         """Subscribes to the messages of a topic: those with tags such as "a || b", those that match
         an SQL92 expression, or all. All members of a group must have the same subscriptions.
 
@@ -189,16 +191,20 @@ class AsyncPushConsumer(AsyncResource):
 
     @overload
     def on(
-        self, topic: str, *, tags: str | None = None, sql: str | None = None
+        self, topic: str, *, tags: str | Iterable[str] | None = None, sql: str | None = None
     ) -> Callable[[L], L]: ...
 
     @overload
     def on(
-        self, topic: Topic[T], *, tags: str | None = None, sql: str | None = None
+        self, topic: Topic[T], *, tags: str | Iterable[str] | None = None, sql: str | None = None
     ) -> TypedOn[T]: ...
 
     def on(
-        self, topic: str | Topic[Any], *, tags: str | None = None, sql: str | None = None
+        self,
+        topic: str | Topic[Any],
+        *,
+        tags: str | Iterable[str] | None = None,
+        sql: str | None = None,
     ) -> Any:
         """Subscribes to a topic and makes the function below its listener.
 

@@ -8,6 +8,7 @@ Threads report results to the loop through a deque, with one call however many t
 
 import asyncio
 import inspect
+import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -15,6 +16,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, final
 
+from roquet.client.arguments import shown
 from roquet.client.callbacks import is_ours
 from roquet.client.errors import BadArgument
 from roquet.client.push.delivery import Delivery, Running
@@ -22,6 +24,8 @@ from roquet.client.push.listeners import ConsumeHooks
 from roquet.client.push.outcome import NotStarted, TooSlow
 from roquet.clock import Clock
 from roquet.net.service import OnFailure, Services
+
+log = logging.getLogger(__name__)
 
 # Listeners that never wait must yield to the loop after this time.
 _SLICE_S: Final = 0.01
@@ -32,6 +36,23 @@ Function = Callable[[Any], object]
 
 _GO: Final = True
 _END: Final = False
+
+
+@final
+class ResultWarning:
+    """Warns once of a listener that returns something, as those of other clients do."""
+
+    def __init__(self) -> None:
+        self._is_given = False
+
+    def __call__(self, result: object) -> None:
+        if not self._is_given:
+            self._is_given = True
+            log.warning(
+                "the listener returned %s, which is ignored, and its message is acknowledged: to "
+                "have it redelivered, raise RetryLater",
+                shown(result),
+            )
 
 
 @final
@@ -65,6 +86,7 @@ class TaskWorkers:
         self._clock = clock
         self._services = services
         self._is_batch = is_batch
+        self._warn_of = ResultWarning()
         self._count = count
         self._backlog: deque[Delivery] = deque()
         self._resting: list[asyncio.Future[None]] = []
@@ -152,7 +174,9 @@ class TaskWorkers:
             error: BaseException | None = None
             try:
                 # A copy: the listener may change its list.
-                await call(messages.copy() if is_batch else messages[0])
+                result = await call(messages.copy() if is_batch else messages[0])
+                if result is not None:
+                    self._warn_of(result)
             except BaseException as raised:
                 if is_ours(raised):
                     raise
@@ -176,11 +200,11 @@ class TaskWorkers:
     def _surrounded(self, worker: _Worker, hooks: ConsumeHooks) -> Listen:
         """The listener with its hooks."""
 
-        async def call(argument: Any) -> None:
+        async def call(argument: Any) -> object:
             assert worker.delivery is not None
             hooks.before(worker.delivery)
             with hooks.around(worker.delivery):
-                await self._listener(argument)
+                return await self._listener(argument)
 
         return call
 
@@ -238,6 +262,7 @@ class ThreadWorkers:
         self._hooks = hooks or None
         self._clock = clock
         self._is_batch = is_batch
+        self._warn_of = ResultWarning()
         self._loop = asyncio.get_running_loop()
         self._backlog: deque[Delivery] = deque()
         # One signal for each thread that has work.
@@ -345,8 +370,10 @@ class ThreadWorkers:
                     result = self._listener(argument)
         except BaseException as error:  # noqa: BLE001  Even SystemExit would only end this thread.
             return error
-        if result is not None and inspect.isawaitable(result):
-            return BadArgument("the listener returned an awaitable; make it `async def`")
+        if result is not None:
+            if inspect.isawaitable(result):
+                return BadArgument("the listener returned an awaitable; make it `async def`")
+            self._warn_of(result)
         return None
 
     def _wake_one(self) -> None:

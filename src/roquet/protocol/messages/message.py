@@ -129,7 +129,8 @@ class Message(msgspec.Struct, gc=False):
     """What a producer hands over.
 
     Consumers filter by `tags`, which is one word; messages are found by their `keys`; `properties`
-    are names and texts that travel along.
+    are names and texts that travel along. Its `message_id` is made by the producer, unless it is
+    given: what is sent again under its id is known again by consumers.
 
     For example:
 
@@ -142,6 +143,7 @@ class Message(msgspec.Struct, gc=False):
     keys: tuple[str, ...] = ()
     properties: Mapping[str, str] = {}
     flag: Int32 = 0
+    message_id: str | None = None
 
     def all_properties(self) -> dict[str, str]:
         """A new map: the properties, with tags and keys among them."""

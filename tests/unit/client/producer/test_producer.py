@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -576,6 +577,75 @@ async def test_known_routes_go_on_without_name_servers(cluster: LiveCluster) -> 
             await sending.send(Message("unseen", b"x"))
         await cluster.start_names()
     assert len(cluster.all_stored(TOPIC)) == 6
+
+
+async def test_what_may_be_stored_can_be_looked_for_by_its_error(cluster: LiveCluster) -> None:
+    async with producer(cluster) as sending:
+        receipt = await sending.send(Message(TOPIC, b"x"))
+        stored = SendUnknown(TOPIC, "silence", receipt.message_id, (receipt.queue,))
+        assert stored.queue == receipt.queue
+        assert await sending.is_stored(stored, timeout_s=PATIENT_S)
+        lost = SendUnknown(TOPIC, "silence", "0" * 32, (receipt.queue,))
+        assert not await sending.is_stored(lost, timeout_s=PATIENT_S)
+        with pytest.raises(BadArgument, match="no queue that is known"):
+            await sending.is_stored(SendUnknown(TOPIC, "silence"))
+        with pytest.raises(BadArgument, match="give `message_id`"):
+            await sending.is_stored(receipt.queue)
+
+
+async def test_an_unknown_outcome_has_the_id_and_the_queues_it_was_sent_to(
+    scripted: ScriptedCluster,
+) -> None:
+    for broker in scripted.brokers:
+        broker.script = stay_silent
+    async with producer(scripted, attempt_timeout_s=0.05, retry_count=1) as sending:
+        with pytest.raises(SendUnknown) as raised:
+            await sending.send(Message(TOPIC, b"x", message_id="order-7"))
+    assert raised.value.message_id == "order-7"
+    assert {queue.broker_name for queue in raised.value.queues} == {"a", "b"}
+    sent = {header.properties for broker in scripted.brokers for header in broker.headers}
+    assert all("UNIQ_KEY\x01order-7" in (properties or "") for properties in sent)
+
+
+async def test_each_of_many_has_its_own_id_in_its_error(scripted: ScriptedCluster) -> None:
+    for broker in scripted.brokers:
+        broker.script = stay_silent
+    messages = [Message(TOPIC, b"x", message_id=f"m{number}") for number in range(3)]
+    async with producer(scripted, linger_ms=1.0, retry_unknown=False) as sending:
+        with pytest.raises(SomeFailed) as raised:
+            await sending.send_many(messages, timeout_s=0.2)
+    errors = [error for error in raised.value.errors if isinstance(error, SendUnknown)]
+    assert [error.message_id for error in errors] == ["m0", "m1", "m2"]
+
+
+async def test_what_may_be_stored_is_not_repeated_if_so_configured(
+    scripted: ScriptedCluster,
+) -> None:
+    for broker in scripted.brokers:
+        broker.script = hang_up
+    async with producer(scripted, retry_unknown=False) as sending:
+        with pytest.raises(SendUnknown):
+            await sending.send(Message(TOPIC, b"x"))
+    assert sum(broker_counts(scripted)) == 1
+
+
+async def test_kinds_that_programs_have_at_hand_are_taken(cluster: LiveCluster) -> None:
+    order: Any = UUID(int=7)
+    async with producer(cluster) as sending:
+        for keys in ("one", 7, order, ["two", 8, order]):
+            message = Message(TOPIC, memoryview(b"body"), keys=keys)  # type: ignore[arg-type]
+            receipt = await sending.send(message, order_key=order)
+        await sending.send_batch(
+            (Message(TOPIC, b"%d" % number) for number in range(2)), queue=receipt.queue
+        )
+    stored = cluster.stored(TOPIC, receipt.queue.queue_id)
+    assert [each.keys for each in stored][:4] == [
+        ("one",),
+        ("7",),
+        (str(order),),
+        ("two", "8", str(order)),
+    ]
+    assert [each.body for each in stored] == [*[b"body"] * 4, b"0", b"1"]
 
 
 async def test_a_topic_nobody_makes_is_a_failure_that_says_so(scripted: ScriptedCluster) -> None:

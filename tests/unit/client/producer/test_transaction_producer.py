@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -189,6 +190,21 @@ async def test_a_check_that_fails_is_asked_again(
         await producer.send_in_transaction(Message(TOPIC, b"x"), lambda _: UNKNOWN)
         await eventually(lambda: bodies(cluster))
     assert "not now" in caplog.text
+
+
+@pytest.mark.parametrize("result", [None, True])
+async def test_a_check_that_returns_no_state_is_logged_and_asked_again(
+    cluster: LiveCluster, caplog: pytest.LogCaptureFixture, result: Any
+) -> None:
+    attempts = count(1)
+
+    def check(_message: ReceivedMessage) -> Any:
+        return result if next(attempts) == 1 else COMMIT
+
+    async with producing(cluster, check) as producer:
+        await producer.send_in_transaction(Message(TOPIC, b"x"), lambda _: UNKNOWN)
+        await eventually(lambda: bodies(cluster))
+    assert f"returned {result}, which is no TransactionState" in caplog.text
 
 
 async def test_a_block_that_is_cancelled_leaves_the_decision_to_check(

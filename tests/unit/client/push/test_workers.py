@@ -109,6 +109,27 @@ async def test_an_error_that_is_no_exception_costs_neither_worker_nor_message(
     assert bodies == numbers(4)
 
 
+@pytest.mark.parametrize("is_coroutine", [True, False], ids=["coroutine", "function"])
+async def test_a_result_that_looks_like_a_status_is_warned_of(
+    cluster: LiveCluster,
+    producer: AsyncProducer,
+    is_coroutine: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await send(producer, *numbers(3))
+
+    def listen(_message: ReceivedMessage) -> str:
+        return "RECONSUME_LATER"
+
+    async def listen_async(message: ReceivedMessage) -> str:
+        return listen(message)
+
+    async with consumer(cluster, listen_async if is_coroutine else listen) as reading:
+        await eventually(lambda: committed_soon(reading) == 3)
+    (warning,) = [each for each in caplog.records if "listener returned" in each.message]
+    assert "'RECONSUME_LATER', which is ignored" in warning.message
+
+
 async def test_threads_start_when_there_is_work_for_them(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
