@@ -17,7 +17,7 @@ from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage, received_messages
 from roquet.net.errors import NetError
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
-from roquet.protocol.command import Command
+from roquet.protocol.command import OUR_LANGUAGE, Command
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import header_reader
 from roquet.protocol.headers.messages import (
@@ -99,7 +99,7 @@ class PullOrder(NamedTuple):
     queue: QueueRef
     terms: PullTerms
     offset: int
-    # Committed along, which saves a request.
+    # Committed along, which saves a request, where it cannot undo a later commit.
     commit_offset: int | None = None
 
 
@@ -123,6 +123,10 @@ class Puller:
         self._group = group
         self._namespace = namespace
         self._suggested: dict[QueueRef, int] = {}
+        # Brokers that process the requests of a connection in their order. Apache's have a pool of
+        # threads for pulls and one for commits: an offset that came with a pull may be stored after
+        # a later commit, the one of a consumer that closes, and undo it.
+        self._in_order: set[str] = set()
         # Of the last pull of each queue: the next one mostly has the same terms.
         self._templates: dict[QueueRef, tuple[PullTerms, PullTemplate]] = {}
 
@@ -134,13 +138,19 @@ class Puller:
         """The same for callers that decode records themselves, and check tags again."""
         queue = order.queue
         broker_id, address = self._replica(queue)
-        flags = _flags(order, is_master=broker_id == MASTER_ID)
+        # Only a master stores offsets.
+        may_commit = broker_id == MASTER_ID and address in self._in_order
+        flags = _flags(order, may_commit=may_commit)
         try:
             reply = await self._call(order, address, flags)
         except NetError as error:
             # The next attempt starts with the master.
             self._suggested.pop(queue, None)
             raise Unreachable(queue.broker_name, str(error)) from error
+        if reply.language == OUR_LANGUAGE:
+            self._in_order.add(address)
+        else:
+            self._in_order.discard(address)
         return self._records(queue, broker_id, address, reply)
 
     def forget(self, queue: QueueRef) -> None:
@@ -226,13 +236,12 @@ class Puller:
         return Pulled(found.status, messages, found.next_offset, found.min_offset, found.max_offset)
 
 
-def _flags(order: PullOrder, *, is_master: bool) -> int:
+def _flags(order: PullOrder, *, may_commit: bool) -> int:
     terms = order.terms
     flags = 0
     if terms.suspend_s > 0:
         flags |= _SUSPEND
-    # Only a master stores offsets.
-    if order.commit_offset is not None and is_master:
+    if order.commit_offset is not None and may_commit:
         flags |= _COMMIT
     if terms.sends_subscription:
         flags |= _SUBSCRIPTION

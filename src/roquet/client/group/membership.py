@@ -1,6 +1,7 @@
 """One member of a consumer group, whatever it does with the messages of its queues."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -29,6 +30,8 @@ from roquet.net.service import OnFailure
 from roquet.protocol.bodies.clients import ConsumeType
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
+
+log = logging.getLogger(__name__)
 
 # Broadcasting members must find their offsets again.
 _STABLE_NAME: Final = "DEFAULT"
@@ -196,9 +199,16 @@ class Membership:
 
     async def leave(self, leave_queues: Callable[[], Awaitable[None]]) -> None:
         """Releases its queues, within a limited time."""
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(_LEAVE_TIMEOUT_S):
                 await leave_queues()
+        except TimeoutError:
+            log.warning(
+                "group %s: brokers did not confirm its last offsets within %g s; what was consumed"
+                " after the last commit may be delivered again",
+                self.group,
+                _LEAVE_TIMEOUT_S,
+            )
 
     def forget(self, queue: QueueRef) -> None:
         """Another member reads the queue now."""

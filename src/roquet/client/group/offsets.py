@@ -7,7 +7,8 @@ them elsewhere, with its own results for example, hands in an `OffsetStore`.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol, final, runtime_checkable
 
@@ -66,6 +67,9 @@ class OffsetKeeper:
         self.store = store
         self._offsets: dict[QueueRef, int] = {}
         self._unsaved: set[QueueRef] = set()
+        # One commit at a time at each broker: of two that are on their way, Apache's may store the
+        # older one last. One that does not answer must not hold up the others.
+        self._commits: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         # Queues that were started here at their ends, with the queues their topics had then.
         self.started_at_end: dict[QueueRef, frozenset[QueueRef]] = {}
 
@@ -102,28 +106,51 @@ class OffsetKeeper:
 
     async def save(self, queues: Iterable[QueueRef]) -> None:
         """What could not be stored is retried by the next call."""
-        offsets = {queue: self._offsets[queue] for queue in self._unsaved.intersection(queues)}
-        await asyncio.gather(*map(self._save, _parts(offsets)))
+        parts = by_broker(self._unsaved.intersection(queues))
+        await asyncio.gather(*(self._save(*part) for part in parts.items()))
+
+    async def save_finally(self, queues: Collection[QueueRef]) -> None:
+        """The same for a member that leaves: there is no next call, so it is tried twice."""
+        await self.save(queues)
+        if not self._unsaved.isdisjoint(queues):
+            await self.save(queues)
 
     async def commit(self, offsets: Mapping[QueueRef, int]) -> None:
         """Moves to these offsets, which are stored when it returns. Raises RoquetError."""
         for queue, offset in offsets.items():
             self.move(queue, offset)
-        await asyncio.gather(*map(self._keep, _parts(offsets)))
+        parts = by_broker(offsets)
+        await asyncio.gather(
+            *(
+                self._keep(name, {queue: offsets[queue] for queue in part})
+                for name, part in parts.items()
+            )
+        )
 
     def forget(self, queue: QueueRef) -> None:
         """Another member reads the queue now."""
         self._offsets.pop(queue, None)
         self._unsaved.discard(queue)
 
-    async def _save(self, offsets: Mapping[QueueRef, int]) -> None:
+    async def _save(self, broker_name: str, queues: Iterable[QueueRef]) -> None:
+        # In this order: what was noted while the last commit was on its way goes along.
+        async with self._commits[broker_name]:
+            offsets = {queue: self._offsets[queue] for queue in self._unsaved.intersection(queues)}
+            if offsets:
+                await self._try_to_store(offsets)
+
+    async def _try_to_store(self, offsets: Mapping[QueueRef, int]) -> None:
         try:
-            await self._keep(offsets)
+            await self._store(offsets)
         except RoquetError as error:
             shown = ", ".join(f"{offset} of {queue}" for queue, offset in offsets.items())
             log.warning("offsets not committed, retrying: %s: %s", shown, error)
 
-    async def _keep(self, offsets: Mapping[QueueRef, int]) -> None:
+    async def _keep(self, broker_name: str, offsets: Mapping[QueueRef, int]) -> None:
+        async with self._commits[broker_name]:
+            await self._store(offsets)
+
+    async def _store(self, offsets: Mapping[QueueRef, int]) -> None:
         try:
             await self.store.keep(offsets)
         except Unreachable:
@@ -133,12 +160,6 @@ class OffsetKeeper:
         for queue, offset in offsets.items():
             if self._offsets.get(queue) == offset:
                 self._unsaved.discard(queue)
-
-
-def _parts(offsets: Mapping[QueueRef, int]) -> Iterator[dict[QueueRef, int]]:
-    """By broker: one that fails must not hold up the others."""
-    for queues in by_broker(offsets).values():
-        yield {queue: offsets[queue] for queue in queues}
 
 
 @final

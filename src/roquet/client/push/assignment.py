@@ -6,7 +6,7 @@ reader for each queue; a reader has a pull loop, and a feed that delivers what t
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import final
 
@@ -71,10 +71,7 @@ class Assignment:
 
     async def save(self) -> None:
         """Stores the offsets of what is finished."""
-        for reader in self.readers.values():
-            if self._is_ours(reader.queue):
-                reader.note()
-        await self._keeper.save(tuple(self.readers))
+        await self._keeper.save(self._noted(self.readers))
 
     # As its consumer sees it.
 
@@ -96,7 +93,8 @@ class Assignment:
 
     async def leave_all(self, busy: Collection[QueueRef]) -> None:
         """After the last delivery has started; `busy` queues have a listener that did not end."""
-        await self.save()
+        # Those that are being left are saved by services that are about to be cancelled.
+        await self._keeper.save_finally(self._noted(self.readers | self.leaving))
         if self._locks is not None:
             # No other member may start on a busy queue before its lock expires.
             idle = [queue for queue in (*self.readers, *self.leaving) if queue not in busy]
@@ -169,6 +167,13 @@ class Assignment:
             del self.leaving[queue]
             # It can be had again.
             self._membership.rebalance.wake()
+
+    def _noted(self, readers: Mapping[QueueRef, QueueReader]) -> list[QueueRef]:
+        """The queues, with what is finished of each noted."""
+        for reader in readers.values():
+            if self._is_ours(reader.queue):
+                reader.note()
+        return list(readers)
 
     def _has(self, queue: QueueRef) -> bool:
         return queue in self.readers or queue in self.leaving

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from roquet.client.cluster import pulling
 from roquet.client.cluster.name_servers import NameServers
 from roquet.client.cluster.pulling import Puller, PullOrder, PullTerms
 from roquet.client.cluster.requests import Requests
@@ -41,7 +42,8 @@ async def puller(replica: Replica) -> AsyncIterator[Puller]:
 
 async def test_each_pull_says_its_own_offsets(puller: Puller, replica: Replica) -> None:
     orders = (
-        PullOrder(QUEUE, TERMS, 0),
+        # Whether it processes requests in their order is known when it has answered.
+        PullOrder(QUEUE, TERMS, 0, commit_offset=0),
         PullOrder(QUEUE, TERMS, 2, commit_offset=1),
         PullOrder(QUEUE, TERMS, 4, commit_offset=3),
     )
@@ -54,6 +56,15 @@ async def test_each_pull_says_its_own_offsets(puller: Puller, replica: Replica) 
         (2, 1, commits),
         (4, 3, commits),
     ]
+
+
+async def test_a_broker_that_may_store_an_older_offset_last_gets_none_with_a_pull(
+    puller: Puller, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulling, "OUR_LANGUAGE", "not that of the replica")
+    for offset in (2, 4):
+        await puller.pull_records(PullOrder(QUEUE, TERMS, offset, commit_offset=offset - 1))
+    assert not any(each.sys_flag & PullFlag.COMMIT_OFFSET for each in replica.pulls)
 
 
 async def test_other_terms_are_said_at_once(puller: Puller, replica: Replica) -> None:

@@ -1,5 +1,6 @@
 """Offsets: noted at once, kept by whichever store there is."""
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from roquet import AsyncProducer, AsyncPullConsumer, Unreachable
 from roquet.client.errors import BadArgument
 from roquet.client.group.offsets import FileOffsets, OffsetKeeper
 from roquet.client.queue_ref import QueueRef
+from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import GROUP, TOPIC, Inbox, consumer, new_topic, numbers, send
 
@@ -74,6 +76,56 @@ async def test_a_store_that_fails_for_one_broker_is_tried_again_and_holds_up_no_
     store.broken = None
     await keeper.save([A0, B0])
     assert store.offsets == {A0: 5, B0: 8}
+
+
+class SlowMemory(Memory):
+    """Stores what it gets when it is allowed to, whatever comes first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_store: list[asyncio.Event] = []
+
+    async def keep(self, offsets: Mapping[QueueRef, int]) -> None:
+        may_store = asyncio.Event()
+        self.may_store.append(may_store)
+        await may_store.wait()
+        await super().keep(offsets)
+
+
+async def test_an_older_commit_on_its_way_does_not_undo_the_last_one() -> None:
+    store = SlowMemory()
+    keeper = OffsetKeeper(store)
+    keeper.note(A0, 5)
+    periodic = asyncio.create_task(keeper.save([A0]))
+    await eventually(lambda: store.may_store)
+    keeper.note(A0, 8)
+    closing = asyncio.create_task(keeper.save_finally([A0]))
+    await asyncio.sleep(0)
+    # The second is allowed first, if it is there.
+    for may_store in reversed(store.may_store):
+        may_store.set()
+    await periodic
+    await eventually(lambda: len(store.may_store) == 2)
+    store.may_store[1].set()
+    await closing
+    assert store.offsets == {A0: 8}
+
+
+async def test_a_member_that_leaves_tries_a_second_time() -> None:
+    store = Memory(broken="b")
+    keeper = OffsetKeeper(store)
+    keeper.note(B0, 7)
+    keep = store.keep
+
+    async def fail_once(offsets: Mapping[QueueRef, int]) -> None:
+        try:
+            await keep(offsets)
+        finally:
+            store.broken = None
+
+    store.keep = fail_once  # type: ignore[method-assign]
+    await keeper.save_finally([B0])
+    assert store.offsets == {B0: 7}
 
 
 async def test_a_file_keeps_offsets_for_the_next_run(tmp_path: Path) -> None:
