@@ -302,7 +302,7 @@ def _show_found(session: Session, found: list[ReceivedMessage]) -> int:
 async def _trace(session: Session) -> int:
     given = session.given
     events = await session.partial.trace(given.id, topic=given.trace_topic)
-    columns = ("time", "event", "group", "outcome", "took_ms", "store_host", "retries")
+    columns = ("time", "event", "group", "outcome", "took_ms", "client", "store_host", "retries")
     session.finish(Report({}, [ReportTable("trace", columns, list(map(_trace_row, events)))]))
     if not events and not session.partial.missing:
         raise Failed(
@@ -321,6 +321,7 @@ def _trace_row(event: TraceEvent) -> tuple[Fact, ...]:
         event.group,
         event.outcome,
         None if took is None else round(took.total_seconds() * 1000),
+        event.client,
         event.store_host,
         event.retry_count,
     )

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -254,3 +255,22 @@ def test_a_trace_tells_what_became_of_a_message(
         ("consumed", "readers", "success"),
     ]
     assert events[1]["retries"] == 0
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+", each["client"]) for each in events)
+
+
+@pytest.mark.roquet_cluster(settings={"traceTopicEnable": "true"})
+def test_a_trace_ends_with_the_step_into_the_dead_letters(
+    roquet_cluster: BlockingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", roquet_cluster.name_server)
+    (message_id,) = sent(roquet("message", "send", "t", "x", "--trace", "--json").stdout)
+    consumer = PushConsumer(
+        roquet_cluster.name_server, "readers", hopeless, trace=True, start_from=StartFrom.FIRST
+    )
+    consumer.subscribe("t")
+    with consumer:
+        wait_until(lambda: roquet_cluster.received("%DLQ%readers"))
+    events = json.loads(roquet("message", "trace", message_id, "--json").stdout)["trace"]
+    last = events[-1]
+    assert (last["event"], last["group"]) == ("dead letter", "readers")
+    assert last["outcome"] == "no such customer"

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -328,7 +328,7 @@ _COUNT_MAX: Final = 64
 class TraceEvent:
     """What a client did with a message; what it does not report is None."""
 
-    # "sent", "delivered", "consumed", or "transaction ended".
+    # "sent", "delivered", "consumed", "transaction ended", or "dead letter".
     event: str
     # By the clock of the client; old ones do not report when a listener returned.
     time: datetime | None
@@ -340,6 +340,8 @@ class TraceEvent:
     store_host: str | None = None
     # How often it was delivered before.
     retry_count: int | None = None
+    # The address of the client that reports it, as its broker saw it.
+    client: str | None = None
 
 
 async def trace_of(servers: AdminServers, message_id: str, topic: str | None) -> list[TraceEvent]:
@@ -350,12 +352,44 @@ async def trace_of(servers: AdminServers, message_id: str, topic: str | None) ->
     except TopicNotFound:
         return []  # Brokers create it if tracing is enabled.
     records = [
-        record
+        (record, str(message.record.born_address))
         for message in found
         for record in parse_traces(message.body.decode(errors="replace"))
         if record.message_id == message_id
     ]
-    return [_event(servers, record) for record in sorted(records, key=_order)]
+    records.sort(key=lambda each: _order(each[0]))
+    events = [replace(_event(servers, record), client=client) for record, client in records]
+    # No client traces what its broker does with a message that failed too often.
+    groups = {each.group for each in events if each.event == "delivered" and each.group}
+    dead = [await _step_to_dlq(servers, group, message_id) for group in sorted(groups)]
+    return events + [each for each in dead if each is not None]
+
+
+async def _step_to_dlq(servers: AdminServers, group: str, message_id: str) -> TraceEvent | None:
+    topic = DLQ_PREFIX + servers.wire_name(group)
+    header = QueryMessageHeader(
+        topic=topic,
+        key=message_id,
+        max_num=_PULL_COUNT,
+        begin_timestamp=_FIRST_MS,
+        end_timestamp=_LAST_MS,
+    )
+    try:
+        found = await _query(servers, header)
+    except TopicNotFound:
+        return None  # The first dead letter creates it.
+    dead = next((each for each in found if each.message_id == message_id), None)
+    if dead is None:
+        return None
+    reason = None if dead.dlq_reason is None else dead.dlq_reason.reason
+    return TraceEvent(
+        "dead letter",
+        dead.stored,
+        group,
+        reason,
+        store_host=str(dead.record.store_address),
+        retry_count=dead.retry_count,
+    )
 
 
 def _order(record: TraceRecord) -> tuple[int, bool]:

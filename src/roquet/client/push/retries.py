@@ -88,13 +88,14 @@ class Retries:
 
     def note(self, error: BaseException, messages: Messages, what_follows: str) -> None:
         """Logs a failure, and sets the last error of the consumer."""
-        first = messages[0]
-        self._note_error(f"{first!r}: {error!r}")
-        what = f"{first!r}" if len(messages) == 1 else f"{first!r} and {len(messages) - 1} more"
+        what = described(messages[0])
+        self._note_error(f"{what}: {error!r}")
+        if len(messages) > 1:
+            what = f"{what} and {len(messages) - 1} more"
         if isinstance(error, NotDone):
             log.info("%s not consumed (%s): %s", what, error, what_follows)
         elif self._is_new(error):
-            log.warning("%s failed: %s", what, what_follows, exc_info=error)
+            log.warning("%s: %s", what, what_follows, exc_info=error)
         else:
             log.warning("%s failed as before (%r): %s", what, error, what_follows)
         if isinstance(error, SystemExit):
@@ -183,20 +184,32 @@ class Retries:
         return kept
 
 
+def described(message: ReceivedMessage) -> str:
+    """A message by what operators search for: its id, its keys, its place."""
+    queue = message.queue
+    place = f"{queue.topic} {queue.broker_name}:{queue.queue_id}:{message.queue_offset}"
+    try:
+        message_id, keys = message.message_id, " ".join(message.keys)
+    except ProtocolError:
+        return f"invalid message of {place}"
+    return f"message {message_id}{f' (key {keys})' if keys else ''} of {place}"
+
+
 def next_try(message: ReceivedMessage, retry_count_max: int, consequence: Consequence) -> str:
-    """The next attempt of a message that a broker delays, for the log."""
-    tries = f"of {retry_count_max + 1}"
+    """The failed attempt of a message that a broker delays, and the next one, for the log."""
+    failed = f"failed try {message.retry_count + 1} of {retry_count_max + 1}"
     if consequence.is_dead or message.retry_count >= retry_count_max:
-        return f"try {message.retry_count + 1} {tries} was its last, it is a dead letter now"
+        return f"{failed}, it is a dead letter now"
     level = consequence.delay_level or FIRST_LEVEL + message.retry_count
-    delay_s = LEVELS_S[min(level, len(LEVELS_S)) - 1]
-    return f"try {message.retry_count + 2} {tries}, again in {in_words(delay_s)}"
+    # How long that is, its broker decides (messageDelayLevel).
+    default = in_words(LEVELS_S[min(level, len(LEVELS_S)) - 1])
+    return f"{failed}, next one after its broker's delay level {level}, {default} by default"
 
 
 def next_try_in_order(message: ReceivedMessage, retry_count_max: int, pause_s: float) -> str:
     """The same where the queue pauses until the message is tried again."""
     tries = "" if retry_count_max == ENDLESS else f" of {retry_count_max + 1}"
-    return f"try {message.retry_count + 2}{tries}, again in {in_words(pause_s)}"
+    return f"failed try {message.retry_count + 1}{tries}, next one in {in_words(pause_s)}"
 
 
 def in_words(seconds: float) -> str:

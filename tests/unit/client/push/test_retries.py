@@ -11,7 +11,7 @@ from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.push import retries
 from roquet.client.push.config import ENDLESS
 from roquet.client.push.outcome import AT_ONCE_DEAD, Consequence, DeadLetter, RetryLater
-from roquet.client.push.retries import next_try, next_try_in_order
+from roquet.client.push.retries import described, next_try, next_try_in_order
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage, received_messages
 from tests.support.drafts import draft
@@ -238,19 +238,48 @@ async def test_a_failure_says_which_try_comes_when(
     await send(producer, b"x")
     inbox = Inbox(ZeroDivisionError("oh"))
     async with consumer(cluster, inbox):
-        await eventually(lambda: "try 2 of 17, again in 10 s" in caplog.text)
+        await eventually(
+            lambda: "failed try 1 of 17, next one after its broker's delay level 3" in caplog.text
+        )
+    (stored,) = cluster.all_stored(TOPIC)
+    assert f"message {stored.message_id} of {TOPIC} broker-a:" in caplog.text
+
+
+def later(number: int, level: int, default: str) -> str:
+    next_one = f"next one after its broker's delay level {level}, {default} by default"
+    return f"failed try {number} of 17, {next_one}"
 
 
 @pytest.mark.parametrize(
     ("retry_count", "consequence", "said"),
     [
-        (0, Consequence(0, 0), "try 2 of 17, again in 10 s"),
-        (1, Consequence(0, 0), "try 3 of 17, again in 30 s"),
-        (2, Consequence(0, 0), "try 4 of 17, again in 1 min"),
-        (15, Consequence(0, 0), "try 17 of 17, again in 2 h"),
-        (0, Consequence(0, 99), "try 2 of 17, again in 2 h"),
-        (16, Consequence(0, 0), "try 17 of 17 was its last, it is a dead letter now"),
-        (3, Consequence(0, AT_ONCE_DEAD), "try 4 of 17 was its last, it is a dead letter now"),
+        (
+            0,
+            Consequence(0, 0),
+            later(1, 3, "10 s"),
+        ),
+        (
+            1,
+            Consequence(0, 0),
+            later(2, 4, "30 s"),
+        ),
+        (
+            2,
+            Consequence(0, 0),
+            later(3, 5, "1 min"),
+        ),
+        (
+            15,
+            Consequence(0, 0),
+            later(16, 18, "2 h"),
+        ),
+        (
+            0,
+            Consequence(0, 99),
+            later(1, 99, "2 h"),
+        ),
+        (16, Consequence(0, 0), "failed try 17 of 17, it is a dead letter now"),
+        (3, Consequence(0, AT_ONCE_DEAD), "failed try 4 of 17, it is a dead letter now"),
     ],
 )
 def test_what_follows_is_said(retry_count: int, consequence: Consequence, said: str) -> None:
@@ -258,4 +287,11 @@ def test_what_follows_is_said(retry_count: int, consequence: Consequence, said: 
     message.local_retry_count = retry_count
     assert next_try(message, 16, consequence) == said
     if not consequence.is_dead and retry_count < 16:
-        assert next_try_in_order(message, ENDLESS, 1.0) == f"try {retry_count + 2}, again in 1 s"
+        in_order = next_try_in_order(message, ENDLESS, 1.0)
+        assert in_order == f"failed try {retry_count + 1}, next one in 1 s"
+
+
+def test_a_message_is_described_by_what_operators_search_for() -> None:
+    marks = {"UNIQ_KEY": "7F00", "KEYS": "k1 k2"}
+    (message,) = received_messages(record_of(draft(properties=marks)), QueueRef(TOPIC, "a", 2))
+    assert described(message) == f"message 7F00 (key k1 k2) of {TOPIC} a:2:7"
