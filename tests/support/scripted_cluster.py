@@ -27,6 +27,7 @@ from roquet.protocol.headers.messages import (
     SendMessageReplyHeader,
 )
 from roquet.protocol.headers.name_server import GetRouteHeader
+from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
 
 Script = Callable[["ScriptedBroker", Request[SendMessageHeaderV2]], Answer]
 
@@ -93,6 +94,8 @@ class ScriptedBroker:
     leavers: list[UnregisterClientHeader] = field(default_factory=list)
     parked: list[tuple[Deferred, Request[SendMessageHeaderV2]]] = field(default_factory=list)
     offsets: "count[int]" = field(default_factory=count)
+    # Commits wait for the test to answer them.
+    commits: list[tuple[Deferred, UpdateConsumerOffsetHeader]] = field(default_factory=list)
 
     @property
     def address(self) -> str:
@@ -195,6 +198,12 @@ def _leave(broker: ScriptedBroker, request: Request[UnregisterClientHeader]) -> 
     return Reply()
 
 
+def _commit(broker: ScriptedBroker, request: Request[UpdateConsumerOffsetHeader]) -> Answer:
+    deferred = Deferred(request)
+    broker.commits.append((deferred, request.header))
+    return deferred
+
+
 _NAME_ROUTES = (
     on(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader, _find_route),
     on(RequestCode.GET_BROKER_CLUSTER_INFO, NoFields, _tell_brokers),
@@ -204,4 +213,5 @@ _BROKER_ROUTES = (
     on(RequestCode.SEND_BATCH_MESSAGE, SendMessageHeaderV2, _send),
     on(RequestCode.HEART_BEAT, AddressedHeader, _beat),
     on(RequestCode.UNREGISTER_CLIENT, UnregisterClientHeader, _leave),
+    on(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader, _commit),
 )

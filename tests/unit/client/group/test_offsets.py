@@ -8,12 +8,20 @@ from pathlib import Path
 import pytest
 
 from roquet import AsyncProducer, AsyncPullConsumer, Unreachable
+from roquet.client.cluster.brokers import Brokers
+from roquet.client.cluster.name_servers import NameServers
+from roquet.client.cluster.requests import Requests
+from roquet.client.cluster.routes import RouteBook
 from roquet.client.errors import BadArgument
-from roquet.client.group.offsets import FileOffsets, OffsetKeeper
+from roquet.client.group.offsets import BrokerOffsets, FileOffsets, OffsetKeeper
 from roquet.client.queue_ref import QueueRef
+from roquet.clock import SystemClock
+from roquet.net.peers import Peers
+from roquet.net.router import Reply, Router
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import GROUP, TOPIC, Inbox, consumer, new_topic, numbers, send
+from tests.support.scripted_cluster import ScriptedCluster
 
 A0, A1, B0 = QueueRef("t", "a", 0), QueueRef("t", "a", 1), QueueRef("t", "b", 0)
 
@@ -126,6 +134,32 @@ async def test_a_member_that_leaves_tries_a_second_time() -> None:
     store.keep = fail_once  # type: ignore[method-assign]
     await keeper.save_finally([B0])
     assert store.offsets == {B0: 7}
+
+
+async def test_the_first_commit_of_a_topic_goes_ahead_of_the_others(
+    scripted: ScriptedCluster,
+) -> None:
+    peers = Peers(Router[None](None, ()), SystemClock())
+    requests = Requests(peers, None)
+    routes = RouteBook(NameServers(requests.call, (scripted.name_server,)), asyncio.Event())
+    await routes.newest("t")
+    store = BrokerOffsets(Brokers(requests, routes), "billing")
+    broker = scripted.brokers[0]
+
+    async def answered(count: int) -> list[int]:
+        """The queues of the commits that are on their way at the same time."""
+        await eventually(lambda: len(broker.commits) == count)
+        commits, broker.commits = broker.commits, []
+        for deferred, _ in commits:
+            deferred.answer(Reply())
+        return sorted(header.queue_id for _, header in commits)
+
+    for counts in ((1, 1), (2,)):
+        keeping = asyncio.create_task(store.keep({A0: 5, A1: 6}))
+        parts = [await answered(count) for count in counts]
+        assert sorted(queue_id for part in parts for queue_id in part) == [0, 1]
+        await keeping
+    await peers.close()
 
 
 async def test_a_file_keeps_offsets_for_the_next_run(tmp_path: Path) -> None:
