@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         TopicSettings,
         TopicStatistics,
     )
+    from roquet.client.admin.waiting import DelayedMessages, WaitingMessages
     from roquet.client.blocking.admin import Admin
     from roquet.client.blocking.consumers import PullConsumer, PushConsumer
     from roquet.client.blocking.producer import Producer, TransactionProducer
@@ -181,6 +182,7 @@ __all__ = [
     "Credentials",
     "DeadLetter",
     "Death",
+    "DelayedMessages",
     "Deliveries",
     "DeliveryState",
     "DlqReason",
@@ -280,6 +282,7 @@ __all__ = [
     "Undecodable",
     "Unreachable",
     "UsedAfterFork",
+    "WaitingMessages",
     "WrongLoop",
     "average",
     "circle",
@@ -333,6 +336,7 @@ _HOMES: Final = {
     "Credentials": "roquet.client.config",
     "DeadLetter": "roquet.client.push.outcome",
     "Death": "roquet.client.received",
+    "DelayedMessages": "roquet.client.admin.waiting",
     "DlqReason": "roquet.client.received",
     "FixedQueues": "roquet.client.group.allocation",
     "GroupMembers": "roquet.client.admin.groups",
@@ -423,6 +427,7 @@ _HOMES: Final = {
     "Undecodable": "roquet.client.typed.topic",
     "Unreachable": "roquet.client.errors",
     "UsedAfterFork": "roquet.client.errors",
+    "WaitingMessages": "roquet.client.admin.waiting",
     "WrongLoop": "roquet.client.errors",
     "average": "roquet.client.group.allocation",
     "circle": "roquet.client.group.allocation",

@@ -178,6 +178,14 @@ def test_who_is_connected(
         assert group in admin.topic_groups(filled.topic)
 
 
+def test_apache_brokers_do_not_tell_which_messages_wait(admin: Admin) -> None:
+    waiting = admin.waiting_messages()
+    masters = {each.broker_name for each in admin.brokers() if each.is_master}
+    assert set(waiting.unknown_at) == masters
+    assert waiting.retries_of("any group") is None
+    assert waiting.halves_of("any topic") is None
+
+
 def test_producers_are_known(
     admin: Admin, server: ClientServer, filled: Filled, new_name: NewName
 ) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.delays.delivering import deliver_delayed, save_progress
+from roquet.broker.delays.delivering import count_waiting, deliver_delayed, save_progress
 from roquet.broker.errors import TableNotWritten
 from roquet.broker.membership import disable_slow_groups, expire_clients
 from roquet.broker.messages.expiry import Expiry
@@ -83,6 +83,8 @@ def start_leading(broker: Broker) -> None:
         partial(deliver_delayed, broker.messages, broker.waiting.delays, broker.clock),
         on_failure=OnFailure.RESTART,
     )
+    levels = broker.waiting.delays.levels
+    broker.background.services.every("count waiting", _TICK_S, partial(count_waiting, levels))
     run("check transactions", lambda: keep_checking(broker), on_failure=OnFailure.RESTART)
     run("note progress", lambda: _note_progress(broker), on_failure=OnFailure.RESTART)
     replication = broker.replication

@@ -1,7 +1,7 @@
 """`roquet group`: consumer groups, their progress, settings and members."""
 
 import asyncio
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -23,6 +23,7 @@ from roquet.client.admin.groups import (
     MemberSilent,
 )
 from roquet.client.admin.progress import GroupProgress
+from roquet.client.admin.waiting import WaitingMessages
 from roquet.client.errors import ClientError, GroupNotFound
 from roquet.client.timestamps import utc
 from roquet.clock import SystemClock
@@ -100,31 +101,34 @@ async def _list(session: Session) -> int:
         table = ReportTable("groups", ("group",), [(group,) for group in groups])
     else:
         gate = asyncio.Semaphore(_AT_ONCE)
+        waiting = await session.partial.waiting_messages()
         with session.reporter.late_progress("groups", len(groups)) as progress:
 
             async def row(group: str) -> tuple[Fact, ...]:
                 async with gate:
-                    found = await _list_row(session, group)
+                    found = await _list_row(session, group, waiting)
                 progress.advance()
                 return found
 
             rows = await asyncio.gather(*map(row, groups))
         columns = (
-            *("group", "members", "type", "topics", "pulled_rate", "lag", "behind_s", "problem"),
+            *("group", "members", "type", "topics", "pulled_rate", "lag", "behind_s"),
+            *("retries_waiting", "retries_ready", "problem"),
         )
         table = ReportTable("groups", columns, rows)
     session.finish(Report({}, [table]))
     return DONE
 
 
-async def _list_row(session: Session, group: str) -> tuple[Fact, ...]:
+async def _list_row(session: Session, group: str, waiting: WaitingMessages) -> tuple[Fact, ...]:
     try:
         members = await session.partial.members(group)
         progress = await session.partial.progress(group)
     except GroupNotFound:
-        return group, 0, None, 0, None, None, None, "deleted meanwhile"
+        return group, 0, None, 0, *(None,) * 5, "deleted meanwhile"
     except ClientError as error:
-        return group, None, None, None, None, None, None, str(error)
+        return group, *(None,) * 8, str(error)
+    retries = waiting.retries_of(group)
     topics = {each.queue.topic for each in progress.queues}
     return (
         group,
@@ -134,6 +138,8 @@ async def _list_row(session: Session, group: str) -> tuple[Fact, ...]:
         progress.pulled_rate,
         progress.lag,
         progress.time_lag,
+        None if retries is None else retries.count,
+        progress.retries_ready,
         None,
     )
 
@@ -148,11 +154,12 @@ def _kind(members: GroupMembers) -> str | None:
 
 async def _show(session: Session) -> int:
     given, admin = session.given, session.partial
-    progress, members, settings, infos = await asyncio.gather(
+    progress, members, settings, infos, waiting = await asyncio.gather(
         admin.progress(given.group, topic=given.topic),
         admin.members(given.group),
         admin.group_settings(given.group),
         admin.running_infos(given.group, with_stacks=given.stack),
+        admin.waiting_messages(),
     )
     facts: dict[str, Fact] = {
         "group": given.group,
@@ -162,6 +169,7 @@ async def _show(session: Session) -> int:
         "done_rate": _done_rate(infos),
         "lag": progress.lag,
         "behind_s": progress.time_lag,
+        **_retry_facts(given, progress, waiting),
     }
     tables = [_queues_table(progress, infos), _settings_table(settings)]
     if infos or given.json:
@@ -231,6 +239,26 @@ def _member_row(client: str, info: MemberInfo | MemberSilent) -> tuple[Fact, ...
         utc(SystemClock().now_ms()) - oldest.held,
         None,
     )
+
+
+def _retry_facts(
+    given: Namespace, progress: GroupProgress, waiting: WaitingMessages
+) -> dict[str, Fact]:
+    """Messages that wait for their next try, and those whose time has come."""
+    retries = waiting.retries_of(given.group)
+    facts: dict[str, Fact] = {
+        "retries_waiting": None if retries is None else retries.count,
+        "next_retry": None if retries is None else retries.next_due,
+        # The progress in one topic is without retries.
+        "retries_ready": None if given.topic else progress.retries_ready,
+    }
+    return facts | not_told(waiting)
+
+
+def not_told(waiting: WaitingMessages) -> dict[str, Fact]:
+    """Which brokers have messages that wait and do not tell how many, if there are such."""
+    names = {"not_told_by": waiting.unknown_at, "still_counted_at": waiting.uncounted_at}
+    return {name: ", ".join(brokers) for name, brokers in names.items() if brokers}
 
 
 def progress_table(progress: GroupProgress) -> ReportTable:

@@ -15,6 +15,7 @@ from roquet.cli.admin_commands.commands import (
 )
 from roquet.cli.admin_commands.failures import DONE, FAILED, NOT_FOUND, Failed
 from roquet.cli.argument_types import pair, whole_number
+from roquet.cli.group import not_told
 from roquet.client.admin.topics import DEFAULT_SETTINGS, TopicSettings
 from roquet.client.errors import TopicNotFound
 from roquet.protocol.codes import Permission
@@ -127,13 +128,20 @@ async def _counts(session: Session, topic: str) -> tuple[Fact, ...]:
 
 async def _show(session: Session) -> int:
     topic, admin = session.given.topic, session.partial
-    settings, statistics, groups = await asyncio.gather(
-        admin.topic_settings(topic), admin.topic_statistics(topic), admin.topic_groups(topic)
+    settings, statistics, groups, waiting = await asyncio.gather(
+        admin.topic_settings(topic),
+        admin.topic_statistics(topic),
+        admin.topic_groups(topic),
+        admin.waiting_messages(),
     )
+    delayed = waiting.delayed_of(topic)
     facts: dict[str, Fact] = {
         "topic": topic,
         "messages": statistics.message_count,
         "last_stored": statistics.last_stored,
+        "delayed": None if delayed is None else delayed.count,
+        "half_messages": waiting.halves_of(topic),
+        **not_told(waiting),
     }
     session.finish(
         Report(

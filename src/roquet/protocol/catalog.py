@@ -19,6 +19,7 @@ from roquet.protocol.bodies.brokers import (
     HaStatus,
     TimerCheckpoint,
     TimerMetrics,
+    WaitingMessages,
     read_timer_checkpoint,
 )
 from roquet.protocol.bodies.clients import (
@@ -399,6 +400,7 @@ _REPLICAS: Final = (
     Entry(Code.PROMOTE_BROKER, brokers.PromoteBrokerHeader, brokers.PromoteBrokerReplyHeader),
     Entry(Code.DEMOTE_BROKER, brokers.DemoteBrokerHeader),
     Entry(Code.GET_LOST_BROKERS, reply_body=LostBrokerList),
+    Entry(Code.GET_WAITING_MESSAGES, reply_body=WaitingMessages),
 )
 # fmt: on
 

@@ -171,6 +171,7 @@ class RequestCode(IntEnum):
     PROMOTE_BROKER = 710001
     DEMOTE_BROKER = 710002
     GET_LOST_BROKERS = 710003
+    GET_WAITING_MESSAGES = 710004
 
 
 class ResponseCode(IntEnum):

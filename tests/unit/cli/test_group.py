@@ -3,16 +3,19 @@
 import json
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 
 from roquet.client.blocking.consumers import PushConsumer
 from roquet.client.group.start_offset import StartFrom
+from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
+from roquet.protocol.messages.message import Message
 from tests.support.command_line import roquet
 from tests.support.eventually import wait_until
 from tests.support.snapshots import check_snapshot
-from tests.unit.cli.conftest import ORDERS_A, ORDERS_B, Shop, silent
+from tests.unit.cli.conftest import ORDERS_A, ORDERS_B, TWO_QUEUES, Shop, silent
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,48 @@ def test_the_stack_of_a_member_is_printed_when_it_is_asked_for(at: Shop, stuck: 
     assert told["client"] == stuck
     assert "in stuck_listener" in told["stack"]
     assert "in stuck_listener" not in roquet("group", "show", "packing").stdout
+
+
+def test_a_message_that_waits_for_its_next_try_is_shown(at: Shop) -> None:
+    at.admin.create_topic("parcels", TWO_QUEUES, broker="broker-b")
+    at.admin.create_group("wrapping")
+
+    def failing(message: ReceivedMessage) -> None:
+        raise ValueError("no tape")
+
+    consumer = PushConsumer(at.name_server, "wrapping", failing, start_from=StartFrom.FIRST)
+    consumer.subscribe("parcels")
+    with consumer:
+        at.producer.send(Message("parcels", b"glass"))
+        wait_until(lambda: "wrapping" in at.admin.waiting_messages().retries)
+    waiting = at.admin.waiting_messages().retries["wrapping"]
+    assert waiting.count == 1
+    assert waiting.next_due is not None
+    shown = json.loads(roquet("group", "show", "wrapping", "--json").stdout)
+    due = datetime.fromisoformat(shown["next_retry"])
+    assert (shown["retries_waiting"], due) == (1, waiting.next_due)
+    assert shown["retries_ready"] == 0
+    listed = json.loads(roquet("group", "list", "--json").stdout)["groups"]
+    (row,) = [each for each in listed if each["group"] == "wrapping"]
+    assert (row["retries_waiting"], row["retries_ready"]) == (1, 0)
+    found = roquet("doctor", "--group", "wrapping")
+    assert found.exit_code == 1
+    assert "no member is connected; 1 messages wait for their next try" in " ".join(
+        found.stdout.split()
+    )
+    at.admin.delete_group("wrapping")
+    at.admin.delete_topic("parcels")
+
+
+def test_a_retry_that_is_ready_is_part_of_the_lag_without_members(at: Shop) -> None:
+    at.admin.create_group("shelving")
+    at.admin.create_topic("%RETRY%shelving", TWO_QUEUES, broker="broker-a")
+    at.producer.send(
+        Message("%RETRY%shelving", b"again"), queue=QueueRef("%RETRY%shelving", "broker-a", 0)
+    )
+    shown = json.loads(roquet("group", "show", "shelving", "--json").stdout)
+    assert (shown["lag"], shown["retries_ready"], shown["retries_waiting"]) == (1, 1, 0)
+    at.admin.delete_group("shelving")
 
 
 def test_a_group_is_created_changed_and_deleted(at: Shop) -> None:

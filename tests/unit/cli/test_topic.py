@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from roquet.client.admin.topics import TopicSettings
 from roquet.protocol.codes import Permission
+from roquet.protocol.messages.message import Message
 from tests.support.command_line import roquet
 from tests.support.snapshots import check_snapshot
 from tests.unit.cli.conftest import Shop
@@ -82,3 +84,11 @@ def test_a_topic_that_is_not_there(at: Shop, words: tuple[str, ...]) -> None:
     assert (finished.exit_code, finished.stdout) == (4, "")
     complaint = "topic 'absent': no broker has it; see: roquet topic list\n"
     assert finished.stderr == f"roquet topic {words[1]}: {complaint}"
+
+
+def test_delayed_messages_of_a_topic_are_shown(at: Shop) -> None:
+    at.admin.create_topic("later", TopicSettings(), broker="broker-a")
+    at.producer.send(Message("later", b"in two hours"), delay_level=18)
+    shown = json.loads(roquet("topic", "show", "later", "--json").stdout)
+    assert (shown["messages"], shown["delayed"], shown["half_messages"]) == (0, 1, 0)
+    at.admin.delete_topic("later")

@@ -7,31 +7,81 @@ queue is in the order of delivery, and its first message determines when to look
     config/delayOffset.json   {"offsetTable": {"1": 15}, ...}   level -> offset of its first message
 
 The rest of that file is explained in `tables/durable_state.py`.
+
+For operators, the offsets of waiting messages are kept by topic, in eight bytes a message: an
+append adds to them, and after a start they are read from the queues, a few at a time.
 """
 
 import math
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import zip_longest
-from typing import final
+from typing import Final, final
 
-from roquet.broker.delays.due import ClockSteps, SliceBudget, due_count, due_first
+from roquet.broker.delays.due import ClockSteps, SliceBudget, due_count, due_first, real_topic_of
 from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import Clock
 from roquet.protocol.bodies.offsets import DelayOffsetTable
+from roquet.protocol.messages.record import peek_record
 from roquet.protocol.names import SCHEDULE_TOPIC
 from roquet.store.consume_queue import QueueEntry
 from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import QueueReadLimits
 
+# Of messages that are counted at once after a start.
+_COUNT_LIMITS: Final = QueueReadLimits(count_max=256, size_max=1 << 19)
+_TRIM_COUNT_MIN: Final = 1024
+
+
+@final
+class OffsetsByTopic:
+    """Which messages of one queue are for which topic, in ascending order of their offsets."""
+
+    def __init__(self, end: int) -> None:
+        # Just past the last message that was added.
+        self.end = end
+        self._offsets: dict[str, array[int]] = {}
+        self._count = 0
+        self._trim_count = _TRIM_COUNT_MIN
+
+    def add(self, offset: int, topic: str, first: int) -> None:
+        """`first` is the first message that still waits."""
+        if self._count >= self._trim_count:
+            self._trim(first)
+        found = self._offsets.get(topic)
+        if found is None:
+            found = self._offsets[topic] = array("q")
+        found.append(offset)
+        self._count += 1
+        self.end = offset + 1
+
+    def waiting(self, first: int) -> Iterator[tuple[str, int, int]]:
+        """Topics, how many messages they have from `first` on, and where the first of them is."""
+        for topic, offsets in self._offsets.items():
+            index = bisect_left(offsets, first)
+            if index < len(offsets):
+                yield topic, len(offsets) - index, offsets[index]
+
+    def _trim(self, first: int) -> None:
+        for topic, offsets in list(self._offsets.items()):
+            del offsets[: bisect_left(offsets, first)]
+            if not offsets:
+                del self._offsets[topic]
+        self._count = sum(map(len, self._offsets.values()))
+        # Twice as many as wait are kept, so that an append costs next to nothing.
+        self._trim_count = max(_TRIM_COUNT_MIN, 2 * self._count)
+
 
 @final
 class _Level:
-    __slots__ = ("delay_ms", "freed_at_s", "offset", "queue_id", "suspect_end")
+    __slots__ = ("by_topic", "delay_ms", "freed_at_s", "offset", "queue_id", "suspect_end")
 
     def __init__(self, queue_id: int, delay_ms: int, offset: int) -> None:
         self.queue_id = queue_id
         self.delay_ms = delay_ms
         self.offset = offset  # of the first message that waits
+        self.by_topic = OffsetsByTopic(offset)
         # See `_due_ms`.
         self.suspect_end = 0
         self.freed_at_s = 0.0
@@ -80,6 +130,31 @@ class DelayLevels:
                 budget.spend(result.records)
                 level.offset = result.next_offset
 
+    def appended(self, queue_id: int, offset: int, topic: str) -> None:
+        """A message for `topic` was stored here."""
+        for level in self._levels:
+            # Earlier ones that are not counted yet come first.
+            if level.queue_id == queue_id and level.by_topic.end == offset:
+                level.by_topic.add(offset, topic, level.offset)
+
+    def waiting(self) -> Iterator[tuple[str, int, int]]:
+        """Topics with the count of messages that wait for them, and the time of the next one.
+
+        A topic comes once for each level; after a start, `is_counted` says whether all are known.
+        """
+        now_ms = self._clock.now_ms()
+        for level in self._levels:
+            for topic, count, offset in level.by_topic.waiting(level.offset):
+                entries = self._store.entries(SCHEDULE_TOPIC, level.queue_id, offset, 1)
+                due_ms = now_ms + level.delay_ms
+                if entries:  # Otherwise it is being stored.
+                    due_ms = self._due_ms(level, offset, entries[0], now_ms)
+                yield topic, count, due_ms
+
+    @property
+    def is_counted(self) -> bool:
+        return self._uncounted() is None
+
     def next_due_ms(self) -> int | None:
         """When the next message is due; None if none waits."""
         now_ms = self._clock.now_ms()
@@ -109,6 +184,26 @@ class DelayLevels:
         # A level that is not set up any more, and has no queue, is still in the file.
         offsets = self.state.value.offset_table | self.offsets()
         return self.state.propose(DelayOffsetTable(offset_table=offsets), self._store.log_end)
+
+    def count_some(self) -> bool:
+        """Counts a few messages that came before the start; whether there may be others."""
+        level = self._uncounted()
+        if level is None:
+            return False
+        by_topic = level.by_topic
+        start = max(by_topic.end, level.offset)
+        result = self._store.read(SCHEDULE_TOPIC, level.queue_id, start, _COUNT_LIMITS)
+        for record in result.records:
+            head = peek_record(record)
+            by_topic.add(head.queue_offset, real_topic_of(record, head), level.offset)
+        by_topic.end = max(start + 1, result.next_offset)
+        return True
+
+    def _uncounted(self) -> _Level | None:
+        for level in self._levels:
+            if level.by_topic.end < self._store.max_offset(SCHEDULE_TOPIC, level.queue_id):
+                return level
+        return None
 
     def _loaded_offset(self, queue_id: int) -> int:
         """The offset in the file, if the queue has it: a power cut may have cut the queue."""

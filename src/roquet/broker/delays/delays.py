@@ -57,6 +57,21 @@ class Delays:
         times = [source.next_due_ms() for source in self._sources]
         return min((due_ms for due_ms in times if due_ms is not None), default=None)
 
+    def waiting(self) -> Iterator[tuple[str, int, int | None]]:
+        """Topics with a count of messages that wait for them, and when the next of them is due.
+
+        A topic may come several times. When timers are due is known by the second alone, not by
+        topic: None.
+        """
+        yield from self.levels.waiting()
+        for topic, count in self.timers.topic_counts.items():
+            yield topic, count, None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether `waiting` has all of them; shortly after a start, some are not counted yet."""
+        return self.levels.is_counted and self.timers.is_indexed
+
     def check_clock(self) -> None:
         """To be called before a message is stored that has to wait."""
         self._steps.check()

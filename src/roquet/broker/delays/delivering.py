@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from roquet.broker.delays.delay_levels import DelayLevels
 from roquet.broker.delays.delays import Delays
 from roquet.broker.delays.due import BATCH_COUNT_MAX, SliceBudget, slice_length_s
 from roquet.broker.messages.appending import Messages, append_batch
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _REST_S: Final = 0.005
 _RETRY_PAUSE_S: Final = 1.0
+_COUNT_STEPS_MAX: Final = 100
 _REAL_TOPIC: Final = b"\x02REAL_TOPIC\x01"
 _REAL_QUEUE_ID: Final = b"\x02REAL_QID\x01"
 _CHECKSUM: Final = b"\x02__CRC32#\x01"
@@ -62,6 +64,14 @@ async def deliver_delayed(messages: Messages, delays: Delays, clock: Clock) -> N
         ended_s = clock.monotonic_s()
         log_end = store.log_end
         await asyncio.sleep(0 if is_alone else _REST_S)
+
+
+async def count_waiting(levels: DelayLevels) -> None:
+    """For operators: counts messages from before the start, some thousands in each call."""
+    for _ in range(_COUNT_STEPS_MAX):
+        if not levels.count_some():
+            return
+        await asyncio.sleep(_REST_S)
 
 
 def deliver_slice(messages: Messages, delays: Delays, budget: SliceBudget) -> None:

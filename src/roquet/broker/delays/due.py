@@ -15,6 +15,9 @@ from typing import Final, TypeVar, final
 import msgspec
 
 from roquet.clock import Clock
+from roquet.protocol.messages.message import Property
+from roquet.protocol.messages.properties import property_of_bytes
+from roquet.protocol.messages.record import RecordHead
 from roquet.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -33,6 +36,15 @@ STEP_MS_MIN: Final = 1_000
 STEP_COUNT_MAX: Final = 1_000
 
 K = TypeVar("K")
+
+_REAL_TOPIC: Final = Property.REAL_TOPIC.encode()
+
+
+def real_topic_of(record: bytes, head: RecordHead) -> str:
+    """The topic that a waiting message is for; "" if it does not say."""
+    properties = record[head.properties_start : head.properties_end]
+    topic = property_of_bytes(properties, _REAL_TOPIC) or b""
+    return topic.decode(errors="replace")
 
 
 def due_first(times_ms: Mapping[K, int | None], now_ms: int) -> list[K]:

@@ -23,7 +23,7 @@ from roquet.broker.messages.appending import NewMessage, append_message
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.message import Property, SysFlag
-from roquet.protocol.messages.properties import parse_properties, properties_text
+from roquet.protocol.messages.properties import parse_properties, properties_text, property_of
 from roquet.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from roquet.store.appends import Appended
 
@@ -79,6 +79,8 @@ def append_waiting(broker: Broker, waiting: NewMessage) -> Appended:
     appended = append_message(broker.messages, waiting)
     due_ms = appended.store_timestamp  # A timer has to be indexed soon.
     if waiting.topic == SCHEDULE_TOPIC:
+        real_topic = property_of(waiting.properties, Property.REAL_TOPIC) or ""
+        broker.waiting.delays.levels.appended(waiting.queue_id, appended.queue_offset, real_topic)
         due_ms += broker.config.store.delay_levels_ms[waiting.queue_id]
     # With sync flush it cannot be read, and so not be delivered, before it is safe.
     end = appended.physical_offset + appended.size

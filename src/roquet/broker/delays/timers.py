@@ -16,10 +16,11 @@ what Apache has delivered.
     trueAt, earlier   see `tables/durable_state.py`
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, final
 
-from roquet.broker.delays.due import ClockSteps, SliceBudget
+from roquet.broker.delays.due import ClockSteps, SliceBudget, real_topic_of
 from roquet.broker.delays.timer_wheel import TimerWheel
 from roquet.broker.tables.durable_state import DurableState
 from roquet.clock import Clock
@@ -61,6 +62,8 @@ class Timers:
         self.state = state
         # By era, as `ClockSteps` has it: in each, times are by the clock as it was then.
         self._wheels: dict[int, TimerWheel] = {}
+        # How many of those in the wheels are for which topic.
+        self.topic_counts: Counter[str] = Counter()
         # What lies before it was indexed before the start, and partly delivered.
         self._loaded_end = min(state.value.next_offset, self._max_offset)
         self._delivered_until_s = state.value.delivered_until_s
@@ -70,6 +73,10 @@ class Timers:
     @property
     def pending_count(self) -> int:
         return sum(map(len, self._wheels.values())) + self._max_offset - self._offset
+
+    @property
+    def is_indexed(self) -> bool:
+        return self._offset >= self._max_offset
 
     def due(self, budget: SliceBudget) -> Iterator[list[bytes]]:
         """Indexes new records, then gives batches of those that are due.
@@ -88,10 +95,13 @@ class Timers:
             result = self._read(first, count, budget.size_left)
             yield result.records
             budget.spend(result.records)
+            self._count_delivered(result.records)
             # An expired message is skipped, and perhaps others that are not in the run.
             wheel.remove(max(1, min(count, result.next_offset - first)))
             if not wheel:
                 del self._wheels[era]
+        if not self._wheels:
+            self.topic_counts.clear()  # With those that expired before they were delivered.
 
     def next_due_ms(self) -> int | None:
         """No message is due before this; None if none waits."""
@@ -153,6 +163,15 @@ class Timers:
         if not (is_old and due_s <= self._delivered_until_s):
             era = self._steps.era_of(head.physical_offset)
             self._wheels.setdefault(era, TimerWheel()).add(due_s, head.queue_offset)
+            self.topic_counts[real_topic_of(record, head)] += 1
+
+    def _count_delivered(self, records: Sequence[bytes]) -> None:
+        for record in records:
+            topic = real_topic_of(record, peek_record(record))
+            if self.topic_counts[topic] > 1:
+                self.topic_counts[topic] -= 1
+            else:
+                del self.topic_counts[topic]
 
     def _read(self, offset: int, count: int, size: int) -> ReadResult:
         return self._store.read(TIMER_TOPIC, TIMER_QUEUE_ID, offset, QueueReadLimits(count, size))

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import Final
 
-from roquet.access.needs import any_topic, reading, sub_group, sub_topic
+from roquet.access.needs import EVERYTHING, any_topic, reading, sub_group, sub_topic
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
+from roquet.broker.handlers.answers import check_is_master
 from roquet.broker.messages.appending import Messages
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.clients import Consumers
@@ -14,6 +15,7 @@ from roquet.broker.tables.topics import TopicTable
 from roquet.net.connection import Connection
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.bodies.body import MessageQueue, QueueTable, write_body
+from roquet.protocol.bodies.brokers import DelayedMessages, WaitingMessages
 from roquet.protocol.bodies.clients import GroupSubscription
 from roquet.protocol.bodies.groups import GroupList
 from roquet.protocol.bodies.offsets import (
@@ -25,6 +27,7 @@ from roquet.protocol.bodies.offsets import (
 )
 from roquet.protocol.bodies.topics import TopicConfig, TopicList, TopicOffsets, TopicStats
 from roquet.protocol.codes import RequestCode
+from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.groups import SubscriptionByConsumerHeader
 from roquet.protocol.headers.offsets import (
     BrokerConsumeStatsHeader,
@@ -38,6 +41,9 @@ from roquet.protocol.headers.topics import (
 )
 from roquet.protocol.host import unpack_host
 from roquet.store.message_store import MessageStore
+
+# Half messages that are read for one answer: how many there are is known without.
+HALF_COUNT_MAX: Final = 1000
 
 _NO_TIME: Final = -1  # Java's value for the time of a missing message
 
@@ -120,6 +126,23 @@ def get_subscription(broker: Broker, request: Request[SubscriptionByConsumerHead
     group = broker.clients.consumers.find(header.group)
     subscription = None if group is None else group.subscriptions.get(header.topic)
     body = GroupSubscription(group=header.group, topic=header.topic, subscription_data=subscription)
+    return Reply(body=write_body(body))
+
+
+def get_waiting(broker: Broker, _request: Request[NoFields]) -> Reply:
+    """Messages that nobody can consume yet. Only a master knows: it delivers them."""
+    check_is_master(broker.config)
+    delays, pending = broker.waiting.delays, broker.waiting.pending_halves
+    body = WaitingMessages(
+        is_counted=delays.is_counted,
+        half_count=pending.open_count,
+        half_topics=dict(pending.open_topics(HALF_COUNT_MAX)),
+    )
+    for topic, count, due_ms in delays.waiting():
+        found = body.delayed.setdefault(topic, DelayedMessages())
+        found.count += count
+        times = [each for each in (found.next_due_ms, due_ms) if each is not None]
+        found.next_due_ms = min(times, default=None)
     return Reply(body=write_body(body))
 
 
@@ -236,4 +259,5 @@ ROUTES = (
         get_subscription,
         needs=_READING,
     ),
+    on(RequestCode.GET_WAITING_MESSAGES, NoFields, get_waiting, needs=EVERYTHING),
 )

@@ -14,6 +14,7 @@ is true (see `durable_state`).
 """
 
 import logging
+from collections import Counter
 from typing import Final, final
 
 import msgspec
@@ -21,7 +22,7 @@ import msgspec
 from roquet.broker.tables.offsets import HALF_QUEUE_ID, OffsetTable
 from roquet.protocol.bodies.offsets import TransactionProgress
 from roquet.protocol.errors import BadMessage
-from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.message import Property, StoredMessage
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from roquet.store.message_store import MessageStore
@@ -75,6 +76,20 @@ class PendingHalves:
     def open_count(self) -> int:
         """Half messages that are neither over nor given up."""
         return max(0, self.end - self.progress - self.ended.count_from(self.progress))
+
+    def open_topics(self, count_max: int) -> Counter[str]:
+        """Topics of the oldest open ones; no more than `count_max` half messages are read."""
+        topics: Counter[str] = Counter()
+        offset, end = self.progress, min(self.end, self.progress + count_max)
+        while (offset := self.ended.next_absent(offset)) < end:
+            batch = self._read(HALF_TOPIC, offset)
+            topics.update(
+                half.properties.get(Property.REAL_TOPIC, "")
+                for half in batch.messages
+                if half.queue_offset < end and half.queue_offset not in self.ended
+            )
+            offset = max(offset + 1, batch.next_offset)
+        return topics
 
     def load(self) -> None:
         end = self.end

@@ -15,6 +15,7 @@ from roquet.client.admin.groups import (
     MessageInHand,
 )
 from roquet.client.admin.progress import GroupProgress
+from roquet.client.admin.waiting import DelayedMessages, WaitingMessages
 from roquet.client.errors import GroupNotFound
 from roquet.client.queue_ref import QueueRef
 from roquet.client.timestamps import utc
@@ -24,11 +25,15 @@ from roquet.reporting import shown
 _LAG_MAX: Final = timedelta(minutes=5)
 # A call of a listener that takes longer is worth a look.
 _CALL_MAX: Final = timedelta(seconds=30)
+_SHOWN_MAX: Final = 5
 
 
 async def examine(session: Session) -> AsyncIterator[Finding]:
     admin, wanted = session.partial, session.given.group
     dead = await admin.dead_letter_counts()
+    waiting = await admin.waiting_messages()
+    for finding in of_waiting(waiting):
+        yield finding
     for group in await admin.groups() if wanted is None else [wanted]:
         try:
             progress = await admin.progress(group)
@@ -49,6 +54,7 @@ async def examine(session: Session) -> AsyncIterator[Finding]:
             *of_progress(group, progress, members),
             *of_members(group, _reported(infos)),
             *of_listeners(group, _reported(infos), utc(SystemClock().now_ms())),
+            *of_retries(group, waiting.retries.get(group), members),
         ):
             yield finding
         left = left_count(dead[group], await admin.resent(group)) if group in dead else 0
@@ -100,6 +106,44 @@ def of_progress(group: str, progress: GroupProgress, members: GroupMembers) -> I
             "add queues: roquet topic change TOPIC --queues N",
             "more members than queues: some are idle",
         )
+
+
+def of_retries(
+    group: str, retries: DelayedMessages | None, members: GroupMembers
+) -> Iterator[Finding]:
+    """Those that are ready are part of the lag."""
+    if retries is not None and not members.connections:
+        yield Finding(
+            Severity.PROBLEM,
+            f"group {group}",
+            f"no member is connected; {_retry_text(retries)}",
+            f"start its consumers; or if it is unused: roquet group delete {group}",
+        )
+
+
+def of_waiting(waiting: WaitingMessages) -> Iterator[Finding]:
+    """One line: that messages wait is no fault, but without it they would seem to be lost."""
+    parts = [
+        f"group {group}: {_retry_text(each)}" for group, each in sorted(waiting.retries.items())
+    ]
+    if delayed_count := sum(each.count for each in waiting.delayed.values()):
+        parts.append(f"{delayed_count:,} delayed messages wait for their time")
+    if half_count := sum(waiting.halves.values()) + waiting.other_half_count:
+        parts.append(f"{half_count:,} half messages wait for the end of their transaction")
+    if parts:
+        more = [f"and {len(parts) - _SHOWN_MAX} more"] if len(parts) > _SHOWN_MAX else []
+        text = "; ".join(parts[:_SHOWN_MAX] + more)
+        remedy = "see roquet group show, roquet topic show"
+        yield Finding(Severity.FINE, "waiting messages", text, remedy)
+    if waiting.unknown_at:
+        names = ", ".join(waiting.unknown_at)
+        text = f"{names}: how many retries and delayed messages wait there is not told"
+        yield Finding(Severity.FINE, "waiting messages", text)
+
+
+def _retry_text(retries: DelayedMessages) -> str:
+    due = "" if retries.next_due is None else f", the next at {retries.next_due:%H:%M:%S} UTC"
+    return f"{retries.count:,} messages wait for their next try{due}"
 
 
 def of_members(group: str, infos: Mapping[str, MemberInfo]) -> Iterator[Finding]:

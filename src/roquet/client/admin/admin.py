@@ -27,19 +27,13 @@ from roquet.client.admin import (
     resets,
     topics as topic_queries,
     tracking,
+    waiting as waiting_queries,
 )
 from roquet.client.admin.cluster import AccountSettings, BrokerAccounts, BrokerInfo, Promotion
 from roquet.client.admin.dead_letters import LetterPlace, Resent
 from roquet.client.admin.deliveries import Deliveries
 from roquet.client.admin.follow import FollowFrom, follow
 from roquet.client.admin.groups import GroupMembers, GroupSettings, MemberInfo, MemberSilent
-from roquet.client.admin.inspection import (
-    BrokerTables,
-    Cleaning,
-    QueueEntries,
-    ReplicationStatus,
-    Traffic,
-)
 from roquet.client.admin.lost_brokers import LostBroker
 from roquet.client.admin.messages import TraceEvent
 from roquet.client.admin.missing import MissingBroker, MissingBrokers
@@ -48,6 +42,7 @@ from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.servers import AdminConfig, AdminOptions, AdminServers
 from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
+from roquet.client.admin.waiting import WaitingMessages
 from roquet.client.cluster.instance import ClientInstance, ToolSession
 from roquet.client.errors import SomeFailed
 from roquet.client.group.start_offset import StartFrom
@@ -289,11 +284,15 @@ class AsyncAdmin(AsyncResource):
         """
         return await inspection.all_progress(self._servers(), broker, ordered_only=ordered_only)
 
-    async def traffic(self, topic: str, *, group: str | None = None) -> Traffic:
+    async def traffic(self, topic: str, *, group: str | None = None) -> inspection.Traffic:
         """Messages sent to a topic, or taken from it by a group. Raises TopicNotFound."""
         servers = self._servers()
         wire_group = None if group is None else servers.wire_name(group)
         return await inspection.traffic(servers, servers.wire_name(topic), wire_group)
+
+    async def waiting_messages(self) -> WaitingMessages:
+        """Retries, delayed and half messages that wait at masters."""
+        return await waiting_queries.waiting_messages(self._servers())
 
     async def plan_reset(
         self,
@@ -373,7 +372,7 @@ class AsyncAdmin(AsyncResource):
 
     async def queue_entries(
         self, queue: QueueRef, offset: int, *, count_max: int = 10, group: str | None = None
-    ) -> QueueEntries:
+    ) -> inspection.QueueEntries:
         """Entries of a consume queue, and the subscription of a group. Raises BadArgument."""
         servers = self._servers()
         wire_queue = queue._replace(topic=servers.wire_name(queue.topic))
@@ -512,16 +511,16 @@ class AsyncAdmin(AsyncResource):
         """Changes settings of a running broker, under Apache's names."""
         await cluster_queries.update_broker_config(self._servers(), address, settings)
 
-    async def broker_tables(self, address: str) -> BrokerTables:
+    async def broker_tables(self, address: str) -> inspection.BrokerTables:
         """All topics and groups of a broker in full, under Apache's names."""
         return await inspection.broker_tables(self._servers(), address)
 
-    async def replication_status(self, address: str) -> ReplicationStatus:
+    async def replication_status(self, address: str) -> inspection.ReplicationStatus:
         """Brokers of 4.9 do not report it: RequestRefused."""
         return await inspection.replication_status(self._servers(), address)
 
     async def clean(
-        self, what: Cleaning, *, cluster: str | None = None, broker: str | None = None
+        self, what: inspection.Cleaning, *, cluster: str | None = None, broker: str | None = None
     ) -> list[str]:
         """Deletes consume queues that are no longer needed. Returns the names of the brokers."""
         return await inspection.clean(self._servers(), what, cluster, broker)

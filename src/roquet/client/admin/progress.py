@@ -7,7 +7,7 @@ What a group has left to read of a queue, by its committed offset:
     none, members start first       everything
     none, the topic is new          everything: brokers let a new group start there
     none, members start last        nothing: they start at the end of the queue
-    none, no member is connected    unknown: None, never 0
+    none, no member is connected    unknown: None, never 0; everything of its retries
 """
 
 from collections.abc import Iterable
@@ -32,6 +32,7 @@ from roquet.protocol.bodies.offsets import (
 )
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.headers.offsets import ConsumeStatsHeader, ConsumeTimeSpanHeader
+from roquet.protocol.names import RETRY_PREFIX, retry_topic
 
 # The time of a missing message is -1, which would be an age of half a century.
 _PLAUSIBLE_MS: Final = 20 * 366 * 24 * 3600 * 1000
@@ -82,6 +83,13 @@ class GroupProgress:
         return sum(lags) if lags and len(lags) == len(self.queues) else None
 
     @property
+    def retries_ready(self) -> int:
+        """The part of the lag that is in the retry topic of the group."""
+        return sum(
+            each.lag or 0 for each in self.queues if each.queue.topic.startswith(RETRY_PREFIX)
+        )
+
+    @property
     def time_lag(self) -> timedelta | None:
         """The largest of all queues; None if that of one is unknown, or if there are none."""
         lags = [each.time_lag for each in self.queues if each.time_lag is not None]
@@ -98,10 +106,11 @@ async def group_progress(
     async def progress(master: Master) -> tuple[float, list[QueueProgress]]:
         members = await members_at(servers, group, master)
         stats = await _stats(servers, group, master, topic)
-        if topic is None and members is not None:
-            # Topics that it reads without a committed offset.
+        if topic is None:
+            # Topics that it reads without a committed offset. Retries may wait for members.
+            read = {retry_topic(group)} if members is None else members.subscription_table.keys()
             known = {queue.topic for queue in stats.offset_table}
-            for each in members.subscription_table.keys() - known:
+            for each in read - known:
                 more = await _stats(servers, group, master, each)
                 stats.offset_table.update(more.offset_table)
         table = dict(stats.offset_table)
@@ -204,7 +213,8 @@ async def start_offset_at(
     brokers, address = servers.brokers, master.address
     first = await brokers.min_offset(queue_ref(queue), address=address)
     start = None if members is None else members.consume_from_where
-    if first >= end or start == ConsumeFromWhere.FIRST_OFFSET:
+    is_retry = queue.topic == retry_topic(group)
+    if first >= end or is_retry or start == ConsumeFromWhere.FIRST_OFFSET:
         return first
     if start not in (None, ConsumeFromWhere.LAST_OFFSET):
         return None  # A time that only the members know.

@@ -68,6 +68,7 @@ class Admin(BlockingTwin[AsyncAdmin]):
     progress = blocking(AsyncAdmin.progress)
     all_progress = blocking(AsyncAdmin.all_progress)
     traffic = blocking(AsyncAdmin.traffic)
+    waiting_messages = blocking(AsyncAdmin.waiting_messages)
     plan_reset = blocking(AsyncAdmin.plan_reset)
     apply_reset = blocking(AsyncAdmin.apply_reset)
     message = blocking(AsyncAdmin.message)

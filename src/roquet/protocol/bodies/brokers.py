@@ -138,3 +138,25 @@ class ColdDataFlow(Body, kw_only=True):
     global_acc: Int64 = always(0)
     global_cold_read_threshold: Int64 = always(0)
     runtime_table: dict[str, ColdReads] = always({})
+
+
+class DelayedMessages(Body, kw_only=True):
+    """Ours: messages for one topic that wait for their time."""
+
+    count: Int64 = always(0)
+    # Of those with a delay level; that of other timers is not known by topic.
+    next_due_ms: Int64 | None = None
+
+
+class WaitingMessages(Body, kw_only=True):
+    """Reply to 710004, which is ours: messages that are stored and cannot be consumed yet.
+
+    Retries wait for their topic, `%RETRY%group`.
+    """
+
+    delayed: dict[str, DelayedMessages] = always({})
+    # Of open transactions: how many, and the topics of the oldest of them.
+    half_count: Int64 = always(0)
+    half_topics: dict[str, Int64] = always({})
+    # Shortly after a start, some are not counted yet.
+    is_counted: bool = always(True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.delays.delay_levels import DelayLevels
+from roquet.broker.delays.delay_levels import DelayLevels, OffsetsByTopic
 from roquet.broker.delays.due import SLICE_SIZE_MAX, ClockSteps, SliceBudget
 from roquet.broker.tables.durable_state import DurableState
 from roquet.protocol.bodies.offsets import DelayOffsetTable
@@ -347,3 +347,66 @@ def test_what_was_refused_does_not_count(
     with pytest.raises(NotNow):
         receiver(next(levels_of(store, clock).due(budget)))
     assert not budget.is_spent
+
+
+# --- which topics messages wait for ---
+
+
+def waiting(levels: DelayLevels) -> dict[str, tuple[int, int]]:
+    """Of one level each."""
+    return {topic: (count, due_ms) for topic, count, due_ms in levels.waiting()}
+
+
+def test_what_is_appended_is_counted_by_topic_until_it_is_delivered(
+    store: MessageStore, clock: FakeClock, receiver: Receiver
+) -> None:
+    levels = levels_of(store, clock)
+    for topic in ("a", "b", "a"):
+        appended = put_delayed(store, level=2, REAL_TOPIC=topic)
+        levels.appended(1, appended.queue_offset, topic)
+        clock.advance(1)
+    assert levels.is_counted
+    assert waiting(levels) == {"a": (2, START_MS + 5_000), "b": (1, START_MS + 6_000)}
+    clock.advance(3)
+    deliver_once(levels, receiver, clock)
+    assert waiting(levels) == {"a": (1, START_MS + 7_000)}
+    clock.advance(2)
+    deliver_once(levels, receiver, clock)
+    assert waiting(levels) == {}
+
+
+def test_messages_from_before_the_start_are_counted_a_few_at_a_time(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    for number in range(500):
+        put_delayed(store, level=3, REAL_TOPIC="odd" if number % 2 else "even")
+    levels = levels_of(store, clock, {3: 100})
+    assert not levels.is_counted
+    step_count = 0
+    while levels.count_some():
+        step_count += 1
+    assert 1 < step_count < 100
+    assert waiting(levels) == {
+        "even": (200, START_MS + 10_000),
+        "odd": (200, START_MS + 10_000),
+    }
+
+
+def test_what_comes_before_the_counting_is_done_is_counted_once(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    put_delayed(store, level=1, REAL_TOPIC="old")
+    levels = levels_of(store, clock)
+    appended = put_delayed(store, level=1, REAL_TOPIC="new")
+    levels.appended(0, appended.queue_offset, "new")
+    assert not levels.is_counted
+    levels.count_some()
+    assert {topic: count for topic, count, _ in levels.waiting()} == {"old": 1, "new": 1}
+
+
+def test_offsets_of_delivered_messages_are_forgotten() -> None:
+    offsets = OffsetsByTopic(0)
+    for offset in range(10_000):
+        offsets.add(offset, f"topic{offset % 3}", offset)
+    assert sum(map(len, offsets._offsets.values())) < 2_000
+    assert list(offsets.waiting(9_999)) == [("topic0", 1, 9_999)]

@@ -1,9 +1,16 @@
 """Sends with a delay, and what slaves and operators learn of delayed messages."""
 
+from pathlib import Path
+
 import pytest
 
+from roquet.broker.delays.delivering import deliver_slice
+from roquet.broker.delays.due import SliceBudget
+from roquet.broker.handlers import progress
 from roquet.broker.replication.replica_progress import Slave
+from roquet.broker.settings.config import BrokerRole
 from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.brokers import DelayedMessages, WaitingMessages
 from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.bodies.offsets import (
     AllProgress,
@@ -20,6 +27,7 @@ from roquet.protocol.headers.brokers import (
     AllProgressReplyHeader,
 )
 from roquet.protocol.headers.messages import (
+    SendBackHeader,
     SendMessageHeader,
     SendMessageHeaderV2,
     SendMessageReplyHeader,
@@ -27,10 +35,11 @@ from roquet.protocol.headers.messages import (
 from roquet.protocol.messages.message_id import parse_offset_id
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from tests.support.broker_bed import BedClient, BrokerBed
+from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.fake_clock import START_MS
 from tests.support.stores import messages
-from tests.support.waiting import Receiver, deliver_once, put_delayed
+from tests.support.transactional import COMMIT, ROLLBACK, begin, end
+from tests.support.waiting import Receiver, deliver_once, put_delayed, put_timer
 
 
 async def test_a_slave_is_told_what_the_disk_knows_and_no_more(
@@ -170,3 +179,73 @@ async def test_a_send_to_the_retries_of_a_group_waits_also_on_its_way_to_the_dea
     assert reply.code == ResponseCode.SUCCESS
     (message,) = messages(bed.broker.store, SCHEDULE_TOPIC, 3)
     assert message.properties["REAL_TOPIC"] == "%DLQ%readers"
+
+
+# --- what waits (ours) ---
+
+
+async def waiting(client: BedClient) -> WaitingMessages:
+    reply = await client.ask(RequestCode.GET_WAITING_MESSAGES, NoFields())
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    return read_body(WaitingMessages, reply.body)
+
+
+async def test_a_retry_is_seen_until_its_time_has_come(bed: BrokerBed, client: BedClient) -> None:
+    assert await waiting(client) == WaitingMessages()
+    place = bed.put(topic="TopicA").physical_offset
+    back = SendBackHeader(group="billing", offset=place, delay_level=2, origin_topic="TopicA")
+    assert (await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)).code == 0
+    delay_ms = bed.broker.config.store.delay_levels_ms[1]
+    assert (await waiting(client)).delayed == {
+        "%RETRY%billing": DelayedMessages(count=1, next_due_ms=START_MS + delay_ms)
+    }
+    bed.clock.advance(delay_ms / 1000)
+    deliver_slice(bed.broker.messages, bed.broker.waiting.delays, SliceBudget(bed.clock))
+    assert await waiting(client) == WaitingMessages()
+
+
+async def test_levels_and_timers_of_a_topic_are_counted_together(
+    bed: BrokerBed, client: BedClient
+) -> None:
+    delays = bed.broker.waiting.delays
+    put_delayed(bed.broker.store, level=1)
+    put_timer(bed.broker.store, START_MS + 60_000)
+    put_timer(bed.broker.store, START_MS + 61_000)
+    assert not (await waiting(client)).is_counted
+    deliver_slice(bed.broker.messages, delays, SliceBudget(bed.clock))
+    delays.levels.count_some()
+    (found,) = (await waiting(client)).delayed.items()
+    assert found == ("TopicA", DelayedMessages(count=3, next_due_ms=found[1].next_due_ms))
+    bed.clock.advance(62)
+    for _ in range(3):
+        deliver_slice(bed.broker.messages, delays, SliceBudget(bed.clock))
+    assert await waiting(client) == WaitingMessages()
+
+
+async def test_half_messages_are_seen_until_their_transaction_ends(
+    bed: BrokerBed, client: BedClient
+) -> None:
+    first, second = [await begin(bed, client, key) for key in "ab"]
+    found = await waiting(client)
+    assert (found.half_count, found.half_topics) == (2, {"TopicA": 2})
+    await end(client, first, COMMIT)
+    assert (await waiting(client)).half_topics == {"TopicA": 1}
+    await end(client, second, ROLLBACK)
+    assert await waiting(client) == WaitingMessages()
+
+
+async def test_of_many_half_messages_only_some_are_read(
+    bed: BrokerBed, client: BedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in range(40):
+        await begin(bed, client, str(key))
+    monkeypatch.setattr(progress, "HALF_COUNT_MAX", 35)
+    found = await waiting(client)
+    assert (found.half_count, found.half_topics) == (40, {"TopicA": 35})
+
+
+async def test_a_slave_does_not_tell_what_waits(tmp_path: Path) -> None:
+    async with broker_bed(tmp_path, role=BrokerRole.SLAVE, broker_id=1) as bed:
+        reply = await bed.connect().ask(RequestCode.GET_WAITING_MESSAGES, NoFields())
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert "ask the master" in (reply.remark or "")
