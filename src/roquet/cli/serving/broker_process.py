@@ -15,9 +15,10 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, final
 
 import msgspec
 from msgspec.structs import replace
@@ -48,6 +49,11 @@ _DEFAULT_DIRECTORY: Final = "store"  # in the home directory, as Apache's
 PROCESS_COUNT_MAX: Final = 64
 # A broker takes its port, the one two below and the one above.
 PORT_STEP: Final = 10
+# A process that has run this long was up. One that dies earlier again and again is started less
+# and less often.
+_STABLE_S: Final = 30.0
+_PAUSE_S_MAX: Final = 60.0
+_PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SET_PARENT_DEATH_SIGNAL: Final = 1  # of prctl
 
 
@@ -152,7 +158,7 @@ async def _serve(config: BrokerConfig) -> None:
 
 
 class GroupMemberFailed(RoquetError):
-    """A broker of the group exited, so the others were stopped; the reason is in the log."""
+    """A broker of the group could not start, so the others were stopped; the log says why."""
 
 
 def members_of(config: BrokerConfig, count: int) -> list[BrokerConfig]:
@@ -182,17 +188,104 @@ def _member(config: BrokerConfig, index: int) -> BrokerConfig:
 
 
 def run_group(members: list[BrokerConfig], serve: Callable[[BrokerConfig], None]) -> None:
-    """Returns in each process when its own part is over. Raises GroupMemberFailed."""
-    children: dict[int, str] = {}
-    parent_id = os.getpid()
+    """Returns in each process when its own part is over.
+
+    A broker that exits by itself is started again, and the others go on. Raises GroupMemberFailed
+    for one that cannot even start.
+    """
+    group = _Group(os.getpid(), serve)
     for member in members:
-        child_id = os.fork()
-        if not child_id:
-            _end_with_parent(parent_id)
-            serve(member)
+        if group.start(member):
             return
-        children[child_id] = member.broker_name
-    _watch(children, reloads=members[0].has_tls_files)
+    group.watch(reloads=members[0].has_tls_files)
+
+
+class _Child(NamedTuple):
+    config: BrokerConfig
+    started_s: float
+    # How often it was started again without a long life in between.
+    restart_count: int
+
+
+@final
+class _Group:
+    """The processes of one command, as the command sees them."""
+
+    def __init__(self, parent_id: int, serve: Callable[[BrokerConfig], None]) -> None:
+        self._parent_id = parent_id
+        self._serve = serve
+        self._children: dict[int, _Child] = {}
+        self._is_stopping = False
+
+    def start(self, member: BrokerConfig, restart_count: int = 0) -> bool:
+        """True in the new process, when its part is over."""
+        # A signal must neither miss the new child nor run the handlers of the parent in it.
+        old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+        child_id = None if self._is_stopping else os.fork()
+        if child_id:
+            self._children[child_id] = _Child(member, time.monotonic(), restart_count)
+        elif child_id == 0:
+            for number in _PASSED_ON:
+                signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
+        if child_id != 0:
+            return False
+        _end_with_parent(self._parent_id)
+        time.sleep(_pause_s(restart_count))
+        self._serve(member)
+        return True
+
+    def watch(self, *, reloads: bool) -> None:
+        """Until all have ended; in a process that is started again, until its part is over."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._stop)
+        if reloads:
+            signal.signal(signal.SIGHUP, self._reload)
+        failed: list[str] = []
+        while self._children:
+            child_id, status = os.wait()
+            child = self._children.pop(child_id)
+            code = os.waitstatus_to_exitcode(status)
+            if self._is_stopping or not code:
+                continue
+            if _is_never_up(child, code):
+                failed.append(f"{child.config.broker_name} (exit code {code})")
+                self._stop()
+            elif self._start_again(child, code):
+                return
+        if failed:
+            raise GroupMemberFailed(f"exited unexpectedly: {', '.join(failed)}")
+
+    def _start_again(self, child: _Child, code: int) -> bool:
+        is_stable = time.monotonic() - child.started_s >= _STABLE_S
+        restart_count = 1 if is_stable else child.restart_count + 1
+        log.error(
+            "%s exited unexpectedly (exit code %d): it is started again in %g s, the other brokers"
+            " go on",
+            child.config.broker_name,
+            code,
+            _pause_s(restart_count),
+        )
+        return self.start(child.config, restart_count)
+
+    def _stop(self, *_: object) -> None:
+        self._is_stopping = True
+        for child_id in self._children:
+            os.kill(child_id, signal.SIGTERM)
+
+    def _reload(self, *_: object) -> None:
+        for child_id in self._children:
+            os.kill(child_id, signal.SIGHUP)
+
+
+def _is_never_up(child: _Child, code: int) -> bool:
+    """Whether a mistake of the operator ended it: it said so and exited, soon after its start."""
+    is_young = time.monotonic() - child.started_s < _STABLE_S
+    return code > 0 and is_young and not child.restart_count
+
+
+def _pause_s(restart_count: int) -> float:
+    return min(_PAUSE_S_MAX, 2.0 ** (restart_count - 1)) if restart_count else 0.0
 
 
 def _end_with_parent(parent_id: int) -> None:
@@ -203,28 +296,3 @@ def _end_with_parent(parent_id: int) -> None:
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
     if os.getppid() != parent_id:
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _watch(children: dict[int, str], *, reloads: bool) -> None:
-    def stop_all(*_: object) -> None:
-        for child_id in children:
-            os.kill(child_id, signal.SIGTERM)
-
-    def reload_all(*_: object) -> None:
-        for child_id in children:
-            os.kill(child_id, signal.SIGHUP)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop_all)
-    if reloads:
-        signal.signal(signal.SIGHUP, reload_all)
-    failed: list[str] = []
-    while children:
-        child_id, status = os.wait()
-        name = children.pop(child_id)
-        code = os.waitstatus_to_exitcode(status)
-        if code:
-            failed.append(f"{name} (exit code {code})")
-            stop_all()
-    if failed:
-        raise GroupMemberFailed(f"exited unexpectedly: {', '.join(failed)}")

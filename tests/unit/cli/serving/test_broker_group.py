@@ -1,4 +1,4 @@
-"""`roquet broker --processes`: several brokers that start, stop and fail together."""
+"""`roquet broker --processes`: several brokers that start and stop together."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from roquet.store.config import StoreConfig
 from tests.support.certificates import Authority
 from tests.support.command_line import roquet
 from tests.support.eventually import wait_until
-from tests.support.our_cluster import OurNameServer, OurServer
+from tests.support.our_cluster import OurNameServer, OurServer, OurServerFailed
 
 
 class OurBrokers(OurServer):
@@ -71,14 +71,41 @@ def test_a_hangup_reaches_all_who_have_certificates(tmp_path: Path, names: str) 
 
 
 @pytest.mark.slow
-def test_when_one_ends_by_itself_all_end(tmp_path: Path, names: str) -> None:
+def test_one_that_dies_is_started_again_and_the_others_go_on(tmp_path: Path, names: str) -> None:
     brokers = OurBrokers(tmp_path / "group", names)
     brokers.start()
     first, second = brokers.children
     os.kill(first, signal.SIGKILL)
+    wait_until(lambda: brokers.log_tail().count("group-0 serves at") == 2)
+    assert broker_names(names) == ["group-0", "group-1"]
+    assert second in brokers.children
+    assert " ERROR " in brokers.log_tail()
+    assert "group-0 exited unexpectedly (exit code -9): it is started" in brokers.log_tail()
+    os.kill(brokers.process_id, signal.SIGTERM)
     wait_until(lambda: brokers.has_ended)
-    assert "roquet broker: exited unexpectedly: group-0 (exit code -9)" in brokers.log_tail()
-    assert not Path(f"/proc/{second}").exists()
+    assert broker_names(names) == []
+
+
+@pytest.mark.slow
+def test_a_command_that_is_stopped_starts_nothing_again(tmp_path: Path, names: str) -> None:
+    brokers = OurBrokers(tmp_path / "group", names)
+    brokers.start()
+    first, _ = brokers.children
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: "exited unexpectedly" in brokers.log_tail())
+    os.kill(brokers.process_id, signal.SIGTERM)
+    wait_until(lambda: brokers.has_ended)
+    assert brokers.log_tail().count("group-0 serves at") == 1
+
+
+@pytest.mark.slow
+def test_when_one_cannot_start_all_end(tmp_path: Path, names: str) -> None:
+    # Where the directory of the first broker is to be.
+    (tmp_path / "group" / "store").mkdir(parents=True)
+    (tmp_path / "group" / "store" / "group-0").write_text("")
+    brokers = OurBrokers(tmp_path / "group", names)
+    with pytest.raises(OurServerFailed, match="exited unexpectedly: group-0"):
+        brokers.start()
 
 
 @pytest.mark.slow
