@@ -3,8 +3,11 @@
 import json
 import logging
 import sys
+import time
 
-from roquet.cli.serving.log_lines import JsonLines
+import pytest
+
+from roquet.cli.serving.log_lines import JsonLines, TextLines
 
 
 def record(message: str, *arguments: object) -> logging.LogRecord:
@@ -33,3 +36,16 @@ def test_an_error_comes_with_its_traceback() -> None:
     found = json.loads(JsonLines().format(event))
     assert found["error"].startswith("Traceback")
     assert found["error"].endswith("ValueError: why")
+
+
+def test_a_line_of_text_names_its_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        event = logging.makeLogRecord({"msg": "up", "created": 1.0, "msecs": 0.0})
+        assert (
+            TextLines("%(asctime)s %(message)s").format(event) == "1970-01-01 05:30:01,000+0530 up"
+        )
+    finally:
+        monkeypatch.undo()
+        time.tzset()
