@@ -24,6 +24,7 @@ _COLUMNS = (
     "in_sync",
     "slaves",
     "acknowledge",
+    "writes",
     "problem",
 )
 
@@ -75,6 +76,7 @@ def _row(broker: BrokerInfo) -> tuple[Fact, ...]:
         None if broker.in_sync is None else ",".join(map(str, broker.in_sync)),
         broker.slave_count,
         broker.acknowledge,
+        broker.writes,
         broker.error or broker.problem,
     )
 

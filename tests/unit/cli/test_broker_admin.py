@@ -1,11 +1,15 @@
 """`roquet broker status|config|writes`."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from roquet.client.blocking.admin import Admin
 from roquet.protocol.codes import Permission
 from tests.support.command_line import roquet
+from tests.support.eventually import wait_until
+from tests.support.our_cluster import OurBroker, OurNameServer
 from tests.support.snapshots import check_snapshot
 from tests.unit.cli.conftest import Shop
 
@@ -75,3 +79,32 @@ def test_writes_are_forbidden_and_allowed(at: Shop) -> None:
     assert permission() == Permission.READ
     assert roquet("broker", "writes", "allow", "broker-b").exit_code == 0
     assert permission() == Permission.READ | Permission.WRITE
+
+
+@pytest.mark.slow
+def test_forbidden_writes_stay_so_when_topics_are_created_and_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    def shown() -> tuple[str, Permission]:
+        with Admin(names.address) as admin:
+            (broker,) = admin.brokers()
+            (route,) = admin.topic_route("orders")
+        return broker.writes or "", route.permission
+
+    with OurNameServer(tmp_path / "names") as names:
+        with OurBroker(tmp_path / "broker", names.address):
+            commands = (
+                "topic create orders",
+                "broker writes forbid our-broker",
+                "topic create more",
+            )
+            for words in commands:
+                assert roquet(*words.split(), "-n", names.address).exit_code == 0
+            assert shown() == ("forbidden", Permission.READ)
+        with OurBroker(tmp_path / "broker", names.address):
+            wait_until(lambda: shown() == ("forbidden", Permission.READ))
+            listed = json.loads(roquet("cluster", "-n", names.address, "--json").stdout)
+            assert [each["writes"] for each in listed["brokers"]] == ["forbidden"]
+            allowed = roquet("broker", "writes", "allow", "our-broker", "-n", names.address)
+            assert allowed.exit_code == 0, allowed.stderr
+            assert shown() == ("allowed", Permission.READ | Permission.WRITE)

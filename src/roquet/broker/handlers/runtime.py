@@ -115,6 +115,7 @@ def get_runtime_info(broker: Broker, _request: Request[NoFields]) -> Reply:
     table |= broker.waiting.delays.levels.runtime_entries()
     table |= _peer_entries(broker.access)
     table |= broker.replication.runtime_entries()
+    table["brokerPermission"] = str(broker.config.permission)
     table["registrationConflict"] = broker.registrar.conflict or ""
     table["brokerVersion"] = str(VERSION_OURS)
     table["brokerVersionDesc"] = _VERSION_NAME

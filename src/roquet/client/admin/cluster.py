@@ -18,7 +18,7 @@ from roquet.client.errors import ClientError, RequestRefused, Unreachable
 from roquet.client.timestamps import moment_of, utc
 from roquet.protocol.bodies.accounts import AccountConfig, AccountConfigs
 from roquet.protocol.bodies.name_server import KvTable
-from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.headers.accounts import DeleteAccountHeader, PutAccountHeader
 from roquet.protocol.headers.addressed import NoFields
@@ -37,6 +37,8 @@ from roquet.protocol.headers.name_server import (
 from roquet.protocol.properties_text import read_properties_text, write_properties_text
 
 _NAMES: Final = "name server"
+# Only Roquet brokers have it in their runtime values.
+PERMISSION_KEY: Final = "brokerPermission"
 _PROBLEM_KEYS: Final = ("replicationProblem", "registrationConflict")
 # The format of a broker's uptime.
 _running = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]").fullmatch
@@ -69,6 +71,8 @@ class BrokerInfo:
     # "quorum". Only Roquet brokers report these, too.
     slave_count: int | None = None
     acknowledge: str | None = None
+    # "allowed" or "forbidden", by its `brokerPermission`. Only Roquet brokers report it.
+    writes: str | None = None
     # Why messages are at risk although it answers: two masters, a log that cannot be replicated.
     problem: str | None = None
     error: str | None = None
@@ -211,9 +215,16 @@ async def _described(servers: AdminServers, broker: BrokerInfo) -> BrokerInfo:
         in_sync=_members(table.get("inSyncSet")),
         slave_count=_whole_number(table.get("slaveCount")),
         acknowledge=table.get("replicationAcknowledge"),
+        writes=_writes(table.get(PERMISSION_KEY, "")),
         problem="; ".join(filter(None, map(table.get, _PROBLEM_KEYS))) or None,
         clock_difference=None if its_clock is None else its_clock - local,
     )
+
+
+def _writes(permission: str) -> str | None:
+    if not permission.isdigit():
+        return None
+    return "allowed" if int(permission) & Permission.WRITE else "forbidden"
 
 
 def _start_and_clock(table: Mapping[str, str]) -> tuple[datetime | None, datetime | None]:

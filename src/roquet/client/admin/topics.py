@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from roquet.client.admin.cluster import PERMISSION_KEY, runtime_info, update_broker_config
 from roquet.client.admin.servers import AdminServers, Master, change_each
 from roquet.client.cluster.brokers import reply_body, reply_header
 from roquet.client.errors import BadArgument, RequestRefused, TopicNotFound
@@ -251,17 +252,34 @@ async def groups_at(servers: AdminServers, topic: str, master: Master) -> list[s
 
 
 async def forbid_writes(servers: AdminServers, broker_name: str) -> int:
+    """Name servers forget it with the next change of a topic, so a Roquet broker is told, too."""
     header = WipeWritePermissionHeader(broker_name=broker_name)
     replies = await servers.call_each_name_server(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
     counts = (reply_header(WipeWritePermissionReplyHeader, reply, _NAMES) for reply in replies)
+    await _set_writes(servers, broker_name, are_allowed=False)
     return max(each.wipe_topic_count for each in counts)
 
 
 async def allow_writes(servers: AdminServers, broker_name: str) -> int:
+    await _set_writes(servers, broker_name, are_allowed=True)
     header = AddWritePermissionHeader(broker_name=broker_name)
     replies = await servers.call_each_name_server(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
     counts = (reply_header(AddWritePermissionReplyHeader, reply, _NAMES) for reply in replies)
     return max(each.add_topic_count for each in counts)
+
+
+async def _set_writes(servers: AdminServers, broker_name: str, *, are_allowed: bool) -> None:
+    """Changes `brokerPermission`, which survives a restart. Apache's brokers do not report it."""
+    for master in await servers.masters():
+        if master.broker_name != broker_name:
+            continue
+        before = (await runtime_info(servers, master.address)).get(PERMISSION_KEY, "")
+        if before.isdigit():
+            old = Permission(int(before))
+            new = old | Permission.WRITE if are_allowed else old & ~Permission.WRITE
+            if new != old:
+                settings = {PERMISSION_KEY: str(int(new))}
+                await update_broker_config(servers, master.address, settings)
 
 
 async def set_permission(
