@@ -8,6 +8,7 @@ tools=(
     ip:iproute2 tc:iproute2 nft:nftables      # networks of rigs
     etcd:etcd-server etcdctl:etcd-client      # decides which broker is master; its own tool
     prometheus:prometheus promtool:prometheus # scrapes servers, reads alert rules
+    pg_ctlcluster:postgresql                  # keeps outboxes and what was consumed
     redis-server:redis-server                 # remembers consumed messages
     systemd-analyze:systemd                   # reads units; systemd need not run
 )

@@ -1,4 +1,5 @@
-"""Spans of OpenTelemetry for producers and push consumers: one trace from sender to receiver.
+"""Spans of OpenTelemetry for producers and push consumers: one trace from sender to receiver; and
+metrics, by `MetricsHook`.
 
     tracing = TracingHook()
     producer = Producer(..., hooks=[tracing])
@@ -22,8 +23,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, final
 
-from opentelemetry import propagate, trace
+from opentelemetry import metrics, propagate, trace
 from opentelemetry.context import Context
+from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
 from opentelemetry.util.types import AttributeValue
 
@@ -108,6 +110,53 @@ class TracingHook(SendHook, ConsumeHook):
                 raise
 
 
+@final
+class MetricsHook(SendHook, ConsumeHook):
+    """Metrics by the conventions for messaging: one for any number of producers and consumers.
+
+        messaging.client.sent.messages         counter    messages of sends, by how they ended
+        messaging.client.operation.duration    histogram  seconds of sends
+        messaging.client.consumed.messages     counter    messages of listeners, by how they ended
+        messaging.process.duration             histogram  seconds of calls of listeners
+
+    Without `meter_provider` it uses the global one.
+    """
+
+    def __init__(self, meter_provider: MeterProvider | None = None) -> None:
+        if meter_provider is not None and not isinstance(meter_provider, MeterProvider):
+            raise BadArgument(f"`meter_provider` has to be a MeterProvider: {meter_provider!r}")
+        meter = metrics.get_meter(
+            _INSTRUMENTATION, meter_provider=meter_provider, schema_url=_SCHEMA
+        )
+        self._sent = meter.create_counter(
+            "messaging.client.sent.messages", "{message}", "Messages that a producer sent"
+        )
+        self._send_duration = meter.create_histogram(
+            "messaging.client.operation.duration", "s", "Duration of sends"
+        )
+        self._consumed = meter.create_counter(
+            "messaging.client.consumed.messages", "{message}", "Messages that listeners got"
+        )
+        self._process_duration = meter.create_histogram(
+            "messaging.process.duration", "s", "Duration of calls of listeners"
+        )
+
+    def after_send(self, sending: Sending) -> None:
+        attributes = _operation("send", sending.topic) | _place(sending.broker_address)
+        if sending.error is not None:
+            attributes["error.type"] = _error_type(sending.error)
+        self._sent.add(len(sending.messages), attributes)
+        self._send_duration.record(sending.duration_s, attributes)
+
+    def after_consume(self, consuming: Consuming) -> None:
+        attributes = _operation("process", consuming.messages[0].topic)
+        attributes["messaging.consumer.group.name"] = consuming.group
+        if consuming.error is not None:
+            attributes["error.type"] = _error_type(consuming.error)
+        self._consumed.add(len(consuming.messages), attributes)
+        self._process_duration.record(consuming.duration_s, attributes)
+
+
 def context_of(message: ReceivedMessage) -> Context:
     """The context in which a message was sent; empty if its sender was not traced."""
     return _context(message.properties)
@@ -184,8 +233,12 @@ def _place(address: str | None) -> _Attributes:
 
 def _fail(span: Span, error: BaseException) -> None:
     """`RetryLater` and `DeadLetter` are outcomes, not exceptions to record."""
-    kind = type(error)
-    span.set_attribute("error.type", f"{kind.__module__}.{kind.__qualname__}")
+    span.set_attribute("error.type", _error_type(error))
     span.set_status(Status(StatusCode.ERROR, str(error)))
     if not isinstance(error, RetryLater | DeadLetter):
         span.record_exception(error)
+
+
+def _error_type(error: BaseException) -> str:
+    kind = type(error)
+    return f"{kind.__module__}.{kind.__qualname__}"

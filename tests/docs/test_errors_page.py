@@ -24,7 +24,9 @@ def all_errors(root: type[Exception] = RoquetError) -> Iterator[type[Exception]]
 
 def test_every_error_is_there_once() -> None:
     for module in walk_packages(roquet.__path__, "roquet."):
-        import_module(module.name)
+        # Models exist only in a project of Django; there are no errors.
+        if not module.name.startswith("roquet.outbox.django."):
+            import_module(module.name)
     public = {
         error
         for error in all_errors()

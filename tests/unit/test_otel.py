@@ -5,6 +5,12 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import (
+    HistogramDataPoint,
+    InMemoryMetricReader,
+    NumberDataPoint,
+)
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -23,7 +29,7 @@ from roquet import (
     StartFrom,
 )
 from roquet.client.errors import BadArgument
-from roquet.otel import TracingHook, context_of
+from roquet.otel import MetricsHook, TracingHook, context_of
 from roquet.testing import BlockingCluster, Cluster
 from tests.support.eventually import eventually, wait_until
 
@@ -222,3 +228,62 @@ async def test_a_message_of_somebody_who_traces_nothing_begins_a_trace(traces: T
 def test_what_is_no_provider_is_refused() -> None:
     with pytest.raises(BadArgument, match="tracer_provider"):
         TracingHook("provider")  # type: ignore[arg-type]
+
+
+# Metrics.
+
+
+def points(reader: InMemoryMetricReader) -> dict[tuple[str, str, str | None], float]:
+    """Counts by the name of the instrument, the topic, and the type of the error."""
+    data = reader.get_metrics_data()
+    assert data is not None
+    return {
+        (
+            metric.name,
+            str((point.attributes or {})["messaging.destination.name"]),
+            (point.attributes or {}).get("error.type"),  # type: ignore[misc]
+        ): point.value if isinstance(point, NumberDataPoint) else point.count
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+        if isinstance(point, NumberDataPoint | HistogramDataPoint)
+    }
+
+
+@pytest.mark.slow
+async def test_sends_and_listeners_are_measured() -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    hook = MetricsHook(provider)
+    outcomes: list[Exception | None] = [RetryLater(delay_level=1), None]
+
+    async def bill(message: ReceivedMessage) -> None:
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+
+    async with Cluster() as cluster:
+        reading = AsyncPushConsumer(
+            cluster.name_server, GROUP, bill, start_from=StartFrom.FIRST, hooks=[hook]
+        )
+        reading.subscribe(TOPIC)
+        async with AsyncProducer(cluster.name_server, "shop", hooks=[hook]) as producer, reading:
+            await producer.send(Message(TOPIC, b"1"))
+            await eventually(lambda: not outcomes)
+        found = points(reader)
+    provider.shutdown()
+    retry = "roquet.client.push.outcome.RetryLater"
+    assert found == {
+        ("messaging.client.sent.messages", TOPIC, None): 1,
+        ("messaging.client.operation.duration", TOPIC, None): 1,
+        ("messaging.client.consumed.messages", TOPIC, None): 1,
+        ("messaging.client.consumed.messages", TOPIC, retry): 1,
+        ("messaging.process.duration", TOPIC, None): 1,
+        ("messaging.process.duration", TOPIC, retry): 1,
+    }
+
+
+def test_what_is_no_meter_provider_is_refused() -> None:
+    with pytest.raises(BadArgument, match="`meter_provider` has to be a MeterProvider"):
+        MetricsHook("provider")  # type: ignore[arg-type]
