@@ -64,7 +64,7 @@ class AvroCodec(Generic[T]):
         orders = Topic("orders", Order, codec=AvroCodec(Order, schema))
     """
 
-    content_type: Final = "avro/binary"
+    content_type: str = "avro/binary"
 
     def __init__(
         self, kind: type[T], schema: Schema, *, older_schemas: Iterable[Schema] = ()

@@ -59,7 +59,7 @@ class JsonCodec(Generic[T]):
     value of the wrong type, is an error.
     """
 
-    content_type: Final = _JSON
+    content_type: str = _JSON
 
     def __init__(self, kind: type[T]) -> None:
         try:
@@ -83,7 +83,7 @@ class JsonCodec(Generic[T]):
 class PydanticCodec(Generic[T]):
     """Models of pydantic. Its ValidationError is a ValueError."""
 
-    content_type: Final = _JSON
+    content_type: str = _JSON
 
     def __init__(self, kind: type[T]) -> None:
         from pydantic import TypeAdapter  # noqa: PLC0415
@@ -101,7 +101,7 @@ class PydanticCodec(Generic[T]):
 class ProtobufCodec(Generic[T]):
     """Generated classes of protocol buffers."""
 
-    content_type: Final = "application/x-protobuf"
+    content_type: str = "application/x-protobuf"
 
     def __init__(self, kind: type[T]) -> None:
         from google.protobuf.message import DecodeError, EncodeError  # noqa: PLC0415
