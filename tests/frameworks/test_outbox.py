@@ -178,7 +178,7 @@ def test_a_message_comes_out_as_it_went_in(
         7,
     )
     assert found.properties["city"] == "Rom\u00e9"
-    assert len(found.properties["outboxId"]) == 32
+    assert len(found.message_id) == 32
 
 
 def test_one_relay_sends_and_another_one_takes_over(

@@ -30,8 +30,6 @@ from roquet.client.received import ReceivedMessage
 
 # Longer names are hashed: databases limit the size of a key.
 NAME_SIZE_MAX: Final = 255
-# A property: the relay of an outbox that dies sends a row again, as another message.
-OUTBOX_ID: Final = "outboxId"
 # Another member has the message now; the broker asks again soon.
 BUSY_DELAY: Final = timedelta(seconds=5)
 
@@ -54,9 +52,9 @@ class AsyncIdempotencyStore(Protocol):
 
 
 def by_message_id(message: ReceivedMessage) -> str:
-    """The id that its producer gave it; retries of the producer and redeliveries keep it. Of a
-    message out of an outbox it is the id of its row."""
-    return message.properties.get(OUTBOX_ID) or message.message_id
+    """The id that its producer gave it; retries of the producer, redeliveries, and the relay of an
+    outbox keep it."""
+    return message.message_id
 
 
 def by_key(message: ReceivedMessage) -> str:

@@ -2,7 +2,7 @@
 
 One relay sends at a time; others wait for its lease to end. It sends rows first and deletes them
 afterwards, so one that dies in between leaves rows whose messages are sent again by the next one:
-with the same outbox id, by which `Idempotent` recognises them. Nothing is lost.
+with the same message id, by which `Idempotent` recognises them. Nothing is lost.
 """
 
 import logging

@@ -13,10 +13,10 @@ from typing import Final, Protocol
 
 from roquet.client.arguments import bad, check_text
 from roquet.client.names import check_topic
-from roquet.middleware.idempotent import OUTBOX_ID
-from roquet.protocol.messages.message import KEY_SEPARATOR, Message
+from roquet.client.producer.outgoing import taken
+from roquet.protocol.messages.message import Message
 
-# Of topics, order keys, outbox ids and owners: databases want to know.
+# Of topics, order keys, message ids and owners: databases want to know.
 NAME_SIZE_MAX: Final = 255
 ERROR_SIZE_MAX: Final = 1000
 
@@ -53,6 +53,7 @@ class OutboxTable(Protocol):
 
 def columns_of(message: Message, order_key: str | None) -> dict[str, object]:
     """The values of a new row. Raises BadArgument."""
+    message = taken(message)
     if not isinstance(message, Message):
         raise bad("message", "a Message", message)
     check_topic(message.topic)
@@ -61,11 +62,12 @@ def columns_of(message: Message, order_key: str | None) -> dict[str, object]:
         if not 0 < len(order_key) <= NAME_SIZE_MAX:
             raise bad("order_key", f"a text of 1 to {NAME_SIZE_MAX} characters", order_key)
     return {
-        "outbox_id": uuid.uuid4().hex,
+        # Made with the row, so that what is sent twice has one id.
+        "message_id": message.message_id or uuid.uuid4().hex.upper(),
         "topic": message.topic,
         "body": bytes(message.body),
         "tags": message.tags,
-        "message_keys": KEY_SEPARATOR.join(message.keys),
+        "message_keys": json.dumps(list(message.keys)),
         "properties": json.dumps(dict(message.properties)),
         "flag": message.flag,
         "order_key": order_key,
@@ -73,15 +75,15 @@ def columns_of(message: Message, order_key: str | None) -> dict[str, object]:
 
 
 def message_of(columns: "RowColumns") -> Message:
-    """The message of a row. A row that is sent twice makes two messages with one outbox id."""
-    properties: dict[str, str] = json.loads(columns.properties)
+    """The message of a row."""
     return Message(
         columns.topic,
         bytes(columns.body),
         columns.tags,
-        tuple(filter(None, columns.message_keys.split(KEY_SEPARATOR))),
-        properties | {OUTBOX_ID: columns.outbox_id},
+        tuple(json.loads(columns.message_keys)),
+        json.loads(columns.properties),
         columns.flag,
+        columns.message_id,
     )
 
 
@@ -94,7 +96,7 @@ class RowColumns(Protocol):
     message_keys: str
     properties: str
     flag: int
-    outbox_id: str
+    message_id: str
 
 
 def new_owner() -> str:

@@ -76,7 +76,7 @@ class SqlOutbox:
             table_name,
             metadata,
             Column("number", _NUMBER, primary_key=True, autoincrement=True),
-            Column("outbox_id", String(NAME_SIZE_MAX), nullable=False),
+            Column("message_id", String(NAME_SIZE_MAX), nullable=False),
             Column("topic", String(NAME_SIZE_MAX), nullable=False),
             Column("body", LargeBinary, nullable=False),
             Column("tags", Text),

@@ -73,6 +73,7 @@ class Topic(Generic[T]):
         tags: str | None = None,
         keys: tuple[str, ...] = (),
         properties: Mapping[str, str] | None = None,
+        message_id: str | None = None,
     ) -> Message:
         """The message of a value, for any method of any producer. Raises BadArgument."""
         if self._class is not None and not isinstance(value, self._class):
@@ -84,7 +85,7 @@ class Topic(Generic[T]):
                 f"{shown(value)} cannot be encoded for {self.name!r}: {error}"
             ) from error
         named = {CONTENT_TYPE: self.codec.content_type, **(properties or {})}
-        return Message(self.name, body, tags, keys, named)
+        return Message(self.name, body, tags, keys, named, message_id=message_id)
 
     def decode(self, message: ReceivedMessage) -> T:
         """The value of a message, wherever it was read. Raises Undecodable.

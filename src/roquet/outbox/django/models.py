@@ -9,7 +9,7 @@ class OutboxMessage(models.Model):  # type: ignore[misc]  # Django has no type i
     """One message that is not sent yet; `error` is why it never will be."""
 
     number = models.BigAutoField(primary_key=True)
-    outbox_id = models.CharField(max_length=NAME_SIZE_MAX)
+    message_id = models.CharField(max_length=NAME_SIZE_MAX)
     topic = models.CharField(max_length=NAME_SIZE_MAX)
     body = models.BinaryField()
     tags = models.TextField(null=True)
@@ -20,7 +20,7 @@ class OutboxMessage(models.Model):  # type: ignore[misc]  # Django has no type i
     error = models.CharField(max_length=ERROR_SIZE_MAX, null=True)
 
     def __str__(self) -> str:
-        return f"{self.outbox_id} to {self.topic}"
+        return f"{self.message_id} to {self.topic}"
 
 
 class OutboxLease(models.Model):  # type: ignore[misc]

@@ -47,13 +47,16 @@ def consumer(cluster: BlockingCluster, group: str, **options: Any) -> PushConsum
 
 
 def test_a_value_becomes_a_message_that_says_what_it_is() -> None:
-    message = ORDERS(Order(7), tags="new", keys=("order-7",), properties={"city": "Rome"})
+    message = ORDERS(
+        Order(7), tags="new", keys=("order-7",), properties={"city": "Rome"}, message_id="7"
+    )
     assert message == Message(
         "orders",
         b'{"number":7,"what":"coffee"}',
         tags="new",
         keys=("order-7",),
         properties={"contentType": "application/json", "city": "Rome"},
+        message_id="7",
     )
     assert ORDERS.decode(delivery_of(message)) == Order(7)
 

@@ -23,7 +23,7 @@ class Migration(migrations.Migration):  # type: ignore[misc]  # Django has no ty
             name="OutboxMessage",
             fields=[
                 ("number", models.BigAutoField(primary_key=True, serialize=False)),
-                ("outbox_id", models.CharField(max_length=255)),
+                ("message_id", models.CharField(max_length=255)),
                 ("topic", models.CharField(max_length=255)),
                 ("body", models.BinaryField()),
                 ("tags", models.TextField(null=True)),
