@@ -8,12 +8,12 @@ with the same message id, by which `Idempotent` recognises them. Nothing is lost
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from typing import Final, final
 
 from roquet.client.arguments import bad, check_count, check_timeout
-from roquet.client.blocking.consumers import stop_signals
+from roquet.client.blocking.consumers import Gate, stop_signals
 from roquet.client.blocking.producer import Producer
 from roquet.client.errors import BadArgument, ClientError, SendFailed
 from roquet.client.producer.receipt import SendReceipt
@@ -66,8 +66,8 @@ class OutboxRelay:
     def run(self) -> None:
         """Sends until SIGINT or SIGTERM, or `stop`. Needs the main thread, which gets signals;
         in others use `run_until_stopped`. Raises what the database raises."""
-        with stop_signals(self.run) as wait:
-            threading.Thread(target=self._stop_after, args=(wait,), daemon=True).start()
+        with stop_signals(self.run) as gate:
+            threading.Thread(target=lambda: self._stop_after(gate), daemon=True).start()
             self.run_until_stopped()
 
     def run_until_stopped(self) -> None:
@@ -79,8 +79,8 @@ class OutboxRelay:
         finally:
             self._table.release(self._owner)
 
-    def _stop_after(self, wait: Callable[[], object]) -> None:
-        wait()
+    def _stop_after(self, gate: Gate) -> None:
+        gate.wait()
         self.stop()
 
     def stop(self) -> None:
