@@ -14,6 +14,7 @@ from roquet.cli.admin_commands.commands import (
     is_confirmed,
 )
 from roquet.cli.admin_commands.failures import DONE
+from roquet.cli.admin_commands.listing import define_listing, selected, sorted_by
 from roquet.cli.argument_types import whole_number
 from roquet.client.admin.groups import (
     DEFAULT_SETTINGS,
@@ -34,6 +35,10 @@ MemberInfos = Mapping[str, MemberInfo | MemberSilent]
 
 # Groups that are queried at the same time.
 _AT_ONCE: Final = 8
+_COLUMNS: Final = (
+    *("group", "members", "type", "topics", "pulled_rate", "lag", "behind_s"),
+    *("retries_waiting", "retries_ready", "problem"),
+)
 
 
 def define(parser: ArgumentParser) -> None:
@@ -41,6 +46,7 @@ def define(parser: ArgumentParser) -> None:
     listing = commands.add("list", "List consumer groups with members and lag.", _list)
     listing.add_argument("--all", action="store_true", help="Include system groups.")
     listing.add_argument("--names", action="store_true", help="Names only, in one request.")
+    define_listing(listing, _COLUMNS)
     show = commands.add(
         "show", "Show the progress of a group in each queue, and its settings.", _show
     )
@@ -96,8 +102,9 @@ def _define_settings(parser: ArgumentParser) -> None:
 
 
 async def _list(session: Session) -> int:
-    groups = await session.partial.groups(with_internal=session.given.all)
-    if session.given.names:
+    given = session.given
+    groups = selected(await session.partial.groups(with_internal=given.all), given.filter)
+    if given.names and given.sort in (None, "group"):
         table = ReportTable("groups", ("group",), [(group,) for group in groups])
     else:
         gate = asyncio.Semaphore(_AT_ONCE)
@@ -111,11 +118,7 @@ async def _list(session: Session) -> int:
                 return found
 
             rows = await asyncio.gather(*map(row, groups))
-        columns = (
-            *("group", "members", "type", "topics", "pulled_rate", "lag", "behind_s"),
-            *("retries_waiting", "retries_ready", "problem"),
-        )
-        table = ReportTable("groups", columns, rows)
+        table = sorted_by(ReportTable("groups", _COLUMNS, rows), given.sort)
     session.finish(Report({}, [table]))
     return DONE
 

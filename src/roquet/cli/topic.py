@@ -14,6 +14,7 @@ from roquet.cli.admin_commands.commands import (
     is_confirmed,
 )
 from roquet.cli.admin_commands.failures import DONE, FAILED, NOT_FOUND, Failed
+from roquet.cli.admin_commands.listing import define_listing, selected, sorted_by
 from roquet.cli.argument_types import pair, whole_number
 from roquet.cli.group import not_told
 from roquet.client.admin.topics import DEFAULT_SETTINGS, TopicSettings
@@ -28,6 +29,8 @@ _PERMISSIONS: Final = {
     "none": Permission(0),
 }
 _QUEUE_COUNT_MAX: Final = 1024
+_COLUMNS: Final = ("topic", "brokers", "read_queues", "write_queues", "permission")
+_COUNTED: Final = ("messages", "last_stored")
 
 
 def define(parser: ArgumentParser) -> None:
@@ -39,6 +42,7 @@ def define(parser: ArgumentParser) -> None:
     listing.add_argument(
         "--counts", action="store_true", help="Count messages; takes one request per topic."
     )
+    define_listing(listing, (*_COLUMNS, *_COUNTED))
     show = commands.add("show", "Show a topic: settings, queues, consumer groups.", _show)
     show.add_argument("topic")
     route = commands.add("route", "Show the route of a topic, as clients receive it.", _route)
@@ -97,13 +101,15 @@ def _define_settings(parser: ArgumentParser) -> None:
 async def _list(session: Session) -> int:
     given = session.given
     settings = await session.partial.all_topic_settings(with_internal=given.all)
-    columns = ["topic", "brokers", "read_queues", "write_queues", "permission"]
-    rows = [_list_row(topic, by_broker) for topic, by_broker in settings.items()]
-    if given.counts:
-        columns += ["messages", "last_stored"]
-        counted = await asyncio.gather(*(_counts(session, topic) for topic in settings))
+    topics = selected(settings, given.filter)
+    columns: tuple[str, ...] = _COLUMNS
+    rows = [_list_row(topic, settings[topic]) for topic in topics]
+    if given.counts or given.sort in _COUNTED:
+        columns += _COUNTED
+        counted = await asyncio.gather(*(_counts(session, topic) for topic in topics))
         rows = [row + counts for row, counts in zip(rows, counted, strict=True)]
-    session.finish(Report({}, [ReportTable("topics", columns, rows)]))
+    table = sorted_by(ReportTable("topics", columns, rows), given.sort)
+    session.finish(Report({}, [table]))
     return DONE
 
 

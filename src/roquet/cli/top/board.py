@@ -1,13 +1,13 @@
 """The selected view, and how keys change it: values only, no terminal."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
+from roquet.cli.admin_commands.listing import in_order
 from roquet.cli.top import samples
 from roquet.cli.top.samples import Sample
-from roquet.reporting import Fact, ReportTable
+from roquet.reporting import ReportTable
 
 
 class TopView(Enum):
@@ -61,8 +61,14 @@ class Board:
 
     def table(self, before: Sample | None, now: Sample) -> ReportTable:
         if self.opened is not None:
-            return self._sorted(_DETAILS[self.view](now, self.opened))
-        return self._sorted(_TABLES[self.view](before, now))
+            return in_order(
+                _DETAILS[self.view](now, self.opened),
+                self.sort_column,
+                is_reversed=self.is_reversed,
+            )
+        return in_order(
+            _TABLES[self.view](before, now), self.sort_column, is_reversed=self.is_reversed
+        )
 
     def after(self, key: TopKey, table: ReportTable) -> "Board":
         """`table` is what is shown while the key is pressed."""
@@ -92,21 +98,3 @@ class Board:
             return self
         name = str(table.rows[min(self.row, len(table.rows) - 1)][0])
         return Board(self.view, opened=name, is_paused=self.is_paused)
-
-    def _sorted(self, table: ReportTable) -> ReportTable:
-        column = self.sort_column
-        known = [row for row in table.rows if row[column] is not None]
-        unknown = [row for row in table.rows if row[column] is None]
-        # By name from the first, by number from the largest: that is what is looked for.
-        is_down = _is_number(known, column) != self.is_reversed
-        ordered = sorted(known, key=lambda row: _comparable(row[column]), reverse=is_down)
-        return table._replace(rows=[*ordered, *unknown])
-
-
-def _is_number(rows: Sequence[Sequence[Fact]], column: int) -> bool:
-    return bool(rows) and not isinstance(rows[0][column], str)
-
-
-def _comparable(value: Fact) -> Any:
-    """The values of a column are of one kind."""
-    return value.lower() if isinstance(value, str) else value
