@@ -40,6 +40,8 @@ _TABLES: Final = {
     TopView.GROUPS: samples.groups_table,
     TopView.BROKERS: samples.brokers_table,
 }
+# The column that has what needs attention: the rate, the lag, the problem.
+_WORST: Final = {TopView.TOPICS: 1, TopView.GROUPS: 3, TopView.BROKERS: 7}
 _DETAILS: Final = {
     TopView.TOPICS: samples.topic_details,
     TopView.GROUPS: samples.group_details,
@@ -54,10 +56,22 @@ class Board:
     view: TopView = TopView.GROUPS
     opened: str | None = None
     row: int = 0
-    sort_column: int = 0
+    # None begins with the worst.
+    sort_by: int | None = None
     is_reversed: bool = False
     is_paused: bool = False
     is_ended: bool = False
+
+    @property
+    def sort_column(self) -> int:
+        if self.sort_by is not None:
+            return self.sort_by
+        return 0 if self.opened is not None else _WORST[self.view]
+
+    @property
+    def is_of_brokers(self) -> bool:
+        """Whether nothing else has to be asked for."""
+        return self.view is TopView.BROKERS and self.opened is None
 
     def table(self, before: Sample | None, now: Sample) -> ReportTable:
         if self.opened is not None:
@@ -85,7 +99,7 @@ class Board:
             case TopKey.BACK:
                 return Board(self.view, is_paused=self.is_paused)
             case TopKey.SORT:
-                return replace(self, sort_column=(self.sort_column + 1) % len(table.columns))
+                return replace(self, sort_by=(self.sort_column + 1) % len(table.columns))
             case TopKey.REVERSE:
                 return replace(self, is_reversed=not self.is_reversed)
             case TopKey.PAUSE:

@@ -41,13 +41,16 @@ class Sample:
     problem: str | None = None
 
 
-async def take_sample(admin: AsyncAdmin) -> Sample:
+async def take_sample(admin: AsyncAdmin, *, is_of_brokers: bool = False) -> Sample:
     """If a broker is unreachable, only the list of brokers. Raises ClientError without that.
 
-    Topics and groups deleted meanwhile are left out.
+    Topics and groups deleted meanwhile are left out; all of them if only brokers are looked at.
     """
     brokers = tuple(await admin.brokers())
     time_s = asyncio.get_running_loop().time()
+    if is_of_brokers:
+        problem = next((each.error for each in brokers if each.error is not None), None)
+        return Sample(time_s, brokers, {}, {}, problem)
     try:
         topics, groups = await _topics_and_groups(admin)
     except ClientError as error:

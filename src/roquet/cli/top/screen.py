@@ -6,7 +6,7 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -46,9 +46,9 @@ async def watch(session: Session) -> int:
     given = session.given
     board = Board(TopView(given.view))
     if given.once or given.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        before = await take_sample(session.admin)
+        before = await take_sample(session.admin, is_of_brokers=board.is_of_brokers)
         await asyncio.sleep(given.interval.total_seconds())
-        now = await take_sample(session.admin)
+        now = await take_sample(session.admin, is_of_brokers=board.is_of_brokers)
         session.finish(Report({}, [board.table(before, now)]))
         if now.problem is not None:
             session.reporter.say(now.problem)
@@ -75,6 +75,8 @@ class _Screen:
         self._now: Sample | None = None
         self._problem: str | None = None
         self._is_changed = asyncio.Event()
+        # A sample has only what is looked at, so another view needs another one.
+        self._is_other_view = asyncio.Event()
 
     async def run(self) -> None:
         """Until the key that ends it."""
@@ -97,13 +99,17 @@ class _Screen:
         while True:
             if not self._board.is_paused:
                 try:
-                    sample = await take_sample(self._session.admin)
+                    is_of_brokers = self._board.is_of_brokers
+                    sample = await take_sample(self._session.admin, is_of_brokers=is_of_brokers)
                 except ClientError as error:
                     self._problem = str(error)
                 else:
                     self._before, self._now, self._problem = self._now, sample, sample.problem
                 self._is_changed.set()
-            await asyncio.sleep(self._session.given.interval.total_seconds())
+            with suppress(TimeoutError):
+                interval_s = self._session.given.interval.total_seconds()
+                await asyncio.wait_for(self._is_other_view.wait(), interval_s)
+            self._is_other_view.clear()
 
     @contextmanager
     def _keys_read(self) -> Iterator[None]:
@@ -118,8 +124,11 @@ class _Screen:
             termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
     def _read(self, descriptor: int) -> None:
+        was_of_brokers = self._board.is_of_brokers
         for key in keys_in(os.read(descriptor, _READ_SIZE)):
             self._board = self._board.after(key, self._table())
+        if was_of_brokers and not self._board.is_of_brokers:
+            self._is_other_view.set()
         self._is_changed.set()
 
     def _table(self) -> ReportTable:

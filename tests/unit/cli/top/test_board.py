@@ -29,7 +29,7 @@ def pressed(board: Board, *keys: TopKey) -> Board:
     return board
 
 
-TOPICS = Board(TopView.TOPICS)
+TOPICS = Board(TopView.TOPICS, sort_by=0)
 
 
 def test_rates_are_differences() -> None:
@@ -49,6 +49,18 @@ def test_names_are_sorted_from_the_first_and_numbers_from_the_largest() -> None:
     assert names(by_rate.table(BEFORE, NOW)) == ["beta", "alpha", "new"]
     turned = pressed(by_rate, TopKey.REVERSE)
     assert names(turned.table(BEFORE, NOW)) == ["alpha", "beta", "new"]
+
+
+def test_the_worst_comes_first() -> None:
+    board = Board(TopView.TOPICS)
+    assert names(board.table(BEFORE, NOW)) == ["beta", "alpha", "new"]
+    assert [
+        Board(view).table(BEFORE, NOW).columns[Board(view).sort_column] for view in TopView
+    ] == [
+        "rate",
+        "lag",
+        "problem",
+    ]
 
 
 def test_the_sort_column_goes_round() -> None:
