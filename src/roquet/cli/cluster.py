@@ -28,6 +28,17 @@ _COLUMNS = (
     "problem",
 )
 
+_DISPLACED_COLUMNS = (
+    "broker",
+    "role",
+    "address",
+    "was_master_in_epoch",
+    "displaced_by",
+    "in_epoch",
+    "since",
+    "divergent_messages",
+    "not_resent",
+)
 _LOST_COLUMNS = ("cluster", "broker", "role", "address", "lost_since", "reason")
 
 
@@ -44,6 +55,10 @@ async def show_brokers(session: Session) -> int:
     brokers, lost = await session.admin.brokers(), await session.admin.lost_brokers()
     facts: dict[str, Fact] = {}
     tables = [ReportTable("brokers", _COLUMNS, list(map(_row, brokers)))]
+    switched = [each for each in brokers if each.displaced or each.divergent]
+    if switched or session.given.json:
+        rows = list(map(_switched_row, switched))
+        tables.append(ReportTable("displaced", _DISPLACED_COLUMNS, rows))
     if lost is None:
         facts["lost"] = "unknown: name servers of Apache do not remember brokers that left"
     elif lost or session.given.json:
@@ -78,6 +93,21 @@ def _row(broker: BrokerInfo) -> tuple[Fact, ...]:
         broker.acknowledge,
         broker.writes,
         broker.error or broker.problem,
+    )
+
+
+def _switched_row(broker: BrokerInfo) -> tuple[Fact, ...]:
+    displaced, divergent = broker.displaced, broker.divergent
+    return (
+        broker.broker_name,
+        role_of(broker),
+        broker.address,
+        None if displaced is None else displaced.epoch,
+        None if displaced is None else displaced.by,
+        None if displaced is None else displaced.by_epoch,
+        None if displaced is None else displaced.since,
+        0 if divergent is None else divergent.message_count,
+        0 if divergent is None else divergent.not_resent_count,
     )
 
 

@@ -19,6 +19,7 @@ from roquet.store.commit_log import CommitLog
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.consume_queue import ConsumeQueue, QueueEntry, unpack_entries
 from roquet.store.dispatch import Dispatcher
+from roquet.store.divergent import DivergentCounter
 from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed, refusal_of
 from roquet.store.fast_appends import FastAppends
 from roquet.store.flushing import Flusher, NoListener, StoreListener
@@ -76,6 +77,7 @@ class MessageStore:
         self._queues = ConsumeQueues(disk, layout, config.queue_file_size)
         self._deletions = DeletedQueues(disk, layout.deletions)
         self._checksum_notes = ChecksumNotes(disk, layout.checksummed)
+        self.divergent = DivergentCounter(disk, layout)
         self._index: KeyIndex | None = None
         if config.index_keys:
             index_config = KeyIndexConfig(

@@ -23,6 +23,8 @@ first byte. So the file may name an epoch that has nothing in the log, but never
 overrides the settings. `ack_rule` is that of the last master this broker followed. `has_electorate`
 means that etcd had a record of this broker name: if it is gone, etcd has lost its data.
 `has_founded` means that `--found` was obeyed, and has been given at every start since.
+`led` is the last epoch that this broker was the master of, 0 once it has followed another one; then
+`displaced` says which one, and since when, until it becomes the master again.
 """
 
 import os
@@ -118,6 +120,15 @@ class AssignedRole(msgspec.Struct, frozen=True):
     broker_id: int
 
 
+class Displacement(msgspec.Struct, frozen=True):
+    """This broker was the master of `own_epoch`, until the one at `by` was, of a later epoch."""
+
+    own_epoch: int
+    by: str
+    epoch: int
+    since_ms: int
+
+
 class _Remembered(msgspec.Struct, frozen=True):
     author: str
     seen: int = 0
@@ -126,6 +137,9 @@ class _Remembered(msgspec.Struct, frozen=True):
     ack_rule: AckRule | None = None
     has_electorate: bool = False
     has_founded: bool = False
+    # None in files of earlier versions.
+    led: int | None = None
+    displaced: Displacement | None = None
 
 
 class _BadEpochs(RoquetError):
@@ -186,7 +200,25 @@ class EpochFile:
     def begin(self, epoch: int, start: int) -> None:
         """This broker is the master of that epoch, and appends from there on."""
         history = self.history.with_epoch(epoch, start, self.author)
-        self._save(replace(self._remembered, starts=history.starts))
+        self._save(replace(self._remembered, starts=history.starts, led=epoch, displaced=None))
+
+    @property
+    def led(self) -> int:
+        """The last epoch that this broker was the master of, if it has followed none since."""
+        if self._remembered.led is not None:
+            return self._remembered.led
+        latest = self.history.starts[-1:]
+        return latest[0].epoch if latest and latest[0].author == self.author else 0
+
+    @property
+    def displaced(self) -> Displacement | None:
+        return self._remembered.displaced
+
+    def note_followed(self, epoch: int, by: str, now_ms: int) -> None:
+        """This broker follows the master of that epoch from now on."""
+        if 0 < self.led < epoch:
+            displaced = Displacement(self.led, by, epoch, now_ms)
+            self._save(replace(self._remembered, led=0, displaced=displaced))
 
     def follow(
         self, epoch: int, starts: tuple[EpochStart, ...], ack_rule: AckRule | None = None
@@ -197,13 +229,14 @@ class EpochFile:
             seen=max(self.seen, epoch),
             starts=starts,
             ack_rule=ack_rule or self._remembered.ack_rule,
+            led=self.led,
         )
         self._save(changed)
 
     def cut(self, end: int) -> None:
         """The log was cut there. Epochs that were seen are not forgotten."""
         starts = self.history.before(end).starts
-        self._save(replace(self._remembered, seen=self.seen, starts=starts))
+        self._save(replace(self._remembered, seen=self.seen, starts=starts, led=self.led))
 
     def assign(self, role: AssignedRole) -> None:
         self._save(replace(self._remembered, assigned_role=role))

@@ -198,6 +198,7 @@ class Replication:
             "replicationAcknowledge": self.ack_rule.policy.value,
             "replicationProblem": "; ".join(filter(None, problems)),
         }
+        entries |= self._entries_of_switches()
         link = self.master_link
         if link is not None:
             return entries | {
@@ -206,6 +207,27 @@ class Replication:
                 "replicationLagSeconds": f"{link.lag_s:.1f}",
             }
         return entries | self._entries_of_slaves()
+
+    def _entries_of_switches(self) -> dict[str, str]:
+        """What they left behind."""
+        displaced = None if self.secret is None else self.secret.epochs.displaced
+        entries = {}
+        if displaced is not None:
+            entries = {
+                "displacedBy": displaced.by,
+                "displacedByEpoch": str(displaced.epoch),
+                "displacedEpoch": str(displaced.own_epoch),
+                "displacedSince": str(displaced.since_ms),
+            }
+        divergent = self._store.divergent.count()
+        if divergent.file_count:
+            entries |= {
+                "divergentFiles": str(divergent.file_count),
+                "divergentMessages": str(divergent.message_count),
+                "divergentNotResent": str(divergent.unsent_count),
+                "divergentStore": str(self.config.store.layout.root),
+            }
+        return entries
 
     def _entries_of_slaves(self) -> dict[str, str]:
         log_end, now_s = self._store.log_end, self._clock.monotonic_s()
@@ -239,7 +261,14 @@ class Replication:
         return link is not None and (self.secret is None or link.epoch == epoch)
 
     def _linked(self) -> None:
-        """There is a new link, perhaps to another master: its tables are needed."""
+        """There is a new link, perhaps to another master: its tables are needed.
+
+        Raises StateNotSaved.
+        """
+        link = self.master_link
+        if link is not None and link.epoch is not None and self.secret is not None:
+            by = self.master_address or self.master_ha_address or ""
+            self.secret.epochs.note_followed(link.epoch, by, self._clock.now_ms())
         self.table_sync.link_made()
         self.tables_wanted.set()
 

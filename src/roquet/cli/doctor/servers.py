@@ -122,6 +122,7 @@ def _of_broker(broker: BrokerInfo, name_servers: Sequence[str]) -> Iterator[Find
     if broker.problem is not None:
         remedy = "compare all brokers: roquet cluster; see docs/replication.md"
         yield Finding(Severity.PROBLEM, subject, broker.problem, remedy)
+    yield from _of_switch(subject, broker)
     yield from _of_disk(subject, broker.disk_used_ratio)
     ahead = broker.clock_difference
     if ahead is not None and abs(ahead) > _CLOCK_DIFFERENCE_MAX:
@@ -134,6 +135,29 @@ def _of_broker(broker: BrokerInfo, name_servers: Sequence[str]) -> Iterator[Find
             "synchronize clocks (NTP)",
         )
     yield Finding(Severity.FINE, subject, f"reachable at {broker.address}")
+
+
+def _of_switch(subject: str, broker: BrokerInfo) -> Iterator[Finding]:
+    """What a switch left behind at the broker that was the master before it."""
+    displaced, divergent = broker.displaced, broker.divergent
+    history = ""
+    if displaced is not None:
+        since = "an unknown time" if displaced.since is None else _moment(displaced.since)
+        history = (
+            f"{broker.address} was the master of epoch {displaced.epoch}, until {displaced.by}"
+            f" displaced it in epoch {displaced.by_epoch}, since {since}"
+        )
+    if divergent is not None and divergent.not_resent_count:
+        yield Finding(
+            Severity.WARNING,
+            subject,
+            f"{divergent.not_resent_count:,} messages that no other replica had were cut off its"
+            f" log, and are in {divergent.file_count} files of divergent/. {history}".rstrip(),
+            f"on its machine: roquet store divergent {divergent.directory}, and then with --resend"
+            " -n ADDRESS",
+        )
+    elif history:
+        yield Finding(Severity.FINE, subject, history)
 
 
 def _of_disk(subject: str, used_ratio: float | None) -> Iterator[Finding]:

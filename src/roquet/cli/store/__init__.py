@@ -13,6 +13,7 @@ import msgspec
 from rich.console import Console
 
 from roquet.cli.argument_types import moment_ms, whole_number
+from roquet.cli.store import divergent
 from roquet.cli.store.dump import DumpSelection, message_view, selected
 from roquet.cli.store.inspection import inspect_store, inspection_view
 from roquet.clock import SystemClock
@@ -82,6 +83,7 @@ def define(parser: ArgumentParser) -> None:
         each.set_defaults(run=command.run)
     parsers["inspect"].add_argument("--json", action="store_true", help="Print one JSON object.")
     _define_selection(parsers["dump"])
+    divergent.define(parsers["divergent"])
 
 
 def _define_selection(parser: ArgumentParser) -> None:
@@ -165,7 +167,13 @@ def _repair(given: Namespace) -> int:
     return 0
 
 
+def _divergent(given: Namespace) -> int:
+    with _failures_reported("divergent"):
+        return divergent.show(given, _stores(given.directory))
+
+
 _COMMANDS: Final = {
+    "divergent": _Command(divergent.DESCRIPTION, _divergent),
     "inspect": _Command(_INSPECT, _inspect),
     "verify": _Command(_VERIFY, _verify),
     "dump": _Command(_DUMP, _dump),

@@ -45,6 +45,27 @@ _running = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds
 
 
 @dataclass(frozen=True, slots=True)
+class Displacement:
+    """A broker was the master of `epoch`, until the one at `by` was, in the epoch `by_epoch`."""
+
+    epoch: int
+    by: str
+    by_epoch: int
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class DivergentMessages:
+    """What only a displaced master had, kept in files; `roquet store divergent` sends it again."""
+
+    file_count: int
+    message_count: int
+    not_resent_count: int
+    # The store directory, on the machine of the broker.
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerInfo:
     """One broker of the cluster. What it does not report, or cannot be asked for, is None."""
 
@@ -73,6 +94,9 @@ class BrokerInfo:
     acknowledge: str | None = None
     # "allowed" or "forbidden", by its `brokerPermission`. Only Roquet brokers report it.
     writes: str | None = None
+    # What switches left behind.
+    displaced: Displacement | None = None
+    divergent: DivergentMessages | None = None
     # Why messages are at risk although it answers: two masters, a log that cannot be replicated.
     problem: str | None = None
     error: str | None = None
@@ -216,6 +240,8 @@ async def _described(servers: AdminServers, broker: BrokerInfo) -> BrokerInfo:
         slave_count=_whole_number(table.get("slaveCount")),
         acknowledge=table.get("replicationAcknowledge"),
         writes=_writes(table.get(PERMISSION_KEY, "")),
+        displaced=_displacement(table),
+        divergent=_divergent(table),
         problem="; ".join(filter(None, map(table.get, _PROBLEM_KEYS))) or None,
         clock_difference=None if its_clock is None else its_clock - local,
     )
@@ -225,6 +251,30 @@ def _writes(permission: str) -> str | None:
     if not permission.isdigit():
         return None
     return "allowed" if int(permission) & Permission.WRITE else "forbidden"
+
+
+def _displacement(table: Mapping[str, str]) -> Displacement | None:
+    by = table.get("displacedBy")
+    numbers = [
+        _whole_number(table.get(key))
+        for key in ("displacedEpoch", "displacedByEpoch", "displacedSince")
+    ]
+    epoch, by_epoch, since_ms = numbers
+    if by is None or epoch is None or by_epoch is None or since_ms is None:
+        return None
+    return Displacement(epoch, by, by_epoch, moment_of(since_ms))
+
+
+def _divergent(table: Mapping[str, str]) -> DivergentMessages | None:
+    numbers = [
+        _whole_number(table.get(key))
+        for key in ("divergentFiles", "divergentMessages", "divergentNotResent")
+    ]
+    file_count, message_count, not_resent_count = numbers
+    if file_count is None or message_count is None or not_resent_count is None:
+        return None
+    directory = table.get("divergentStore", "")
+    return DivergentMessages(file_count, message_count, not_resent_count, directory)
 
 
 def _start_and_clock(table: Mapping[str, str]) -> tuple[datetime | None, datetime | None]:

@@ -8,6 +8,7 @@
     deleted-queues.json  checksummed.json         ours; Apache ignores them
     cut/00000000001073742000                      ours: what was cut off the log there
     divergent/00000000001073742000                ours: the same, of what no other replica had
+    divergent/00000000001073742000.resent.json    ours: which of it was sent again
     epochs.json                                   ours: which master wrote what
 
 A file is created as `commitlog.new`, next to the directory, and renamed when it has its full size,

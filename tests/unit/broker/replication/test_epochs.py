@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from roquet.broker.replication.epochs import (
     FILE_NAME,
     AssignedRole,
+    Displacement,
     Epoch,
     EpochFile,
     EpochHistory,
@@ -160,3 +161,35 @@ def test_a_file_that_cannot_be_right_is_not_believed(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_text('{"author":"a","starts":[[2,5],[1,9]]}')
     with pytest.raises(BadStateFile, match="ascending"):
         remembered(tmp_path)
+
+
+def test_a_master_that_follows_another_one_remembers_who_displaced_it(tmp_path: Path) -> None:
+    epochs = remembered(tmp_path)
+    epochs.begin(3, 100)
+    epochs.note_followed(3, "10.0.0.2:10911", 5_000)
+    assert epochs.displaced is None
+    # All that it wrote may be cut off before it follows.
+    epochs.cut(100)
+    epochs.follow(4, (EpochStart(4, 100, "b"),))
+    epochs.note_followed(4, "10.0.0.2:10911", 6_000)
+    epochs.note_followed(5, "10.0.0.3:10911", 7_000)
+    expected = Displacement(3, "10.0.0.2:10911", 4, 6_000)
+    assert remembered(tmp_path).displaced == expected
+    epochs.begin(6, 200)
+    assert remembered(tmp_path).displaced is None
+
+
+def test_a_broker_that_only_followed_was_displaced_by_nobody(tmp_path: Path) -> None:
+    epochs = remembered(tmp_path)
+    for epoch in (4, 5):
+        epochs.follow(epoch, (EpochStart(4, 0, "b"),))
+        epochs.note_followed(epoch, "10.0.0.2:10911", 6_000)
+    assert epochs.displaced is None
+
+
+def test_a_master_of_an_earlier_version_can_be_displaced(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text('{"author":"a","starts":[[2,5,"a"]]}')
+    epochs = remembered(tmp_path)
+    assert epochs.led == 2
+    epochs.note_followed(4, "10.0.0.2:10911", 6_000)
+    assert epochs.displaced == Displacement(2, "10.0.0.2:10911", 4, 6_000)

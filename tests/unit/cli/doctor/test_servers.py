@@ -1,17 +1,19 @@
 """What is wrong with servers, and what helps: as decisions about answers."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from roquet.cli.doctor import servers
 from roquet.cli.doctor.finding import Finding, Severity
-from roquet.client.admin.cluster import BrokerInfo
+from roquet.client.admin.cluster import BrokerInfo, Displacement, DivergentMessages
+from roquet.client.admin.lost_brokers import LostBroker
 from roquet.client.admin.missing import MissingBroker
 from roquet.client.errors import Unreachable
 from roquet.net.errors import MAY_NEED_TLS
 from tests.support.doctor_findings import bad
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REMOTE = ["10.0.0.9:9876"]
 
 
@@ -121,3 +123,52 @@ def test_a_broker_that_only_gives_is_seen() -> None:
 )
 def test_loopback_addresses(address: str, *, is_loopback: bool) -> None:
     assert servers.is_loopback(address) is is_loopback
+
+
+DISPLACED = Displacement(3, "10.0.0.2:10911", 4, NOW)
+HISTORY = (
+    "10.0.0.1:10911 was the master of epoch 3, until 10.0.0.2:10911 displaced it in epoch 4,"
+    " since 2026-01-01 00:00:00+00:00"
+)
+
+
+def test_what_a_switch_left_is_a_warning_until_it_was_sent_again() -> None:
+    left = broker(displaced=DISPLACED, divergent=DivergentMessages(1, 7, 5, "/store"))
+    (warning,) = [
+        each for each in servers.of_brokers([left], REMOTE) if each.severity is Severity.WARNING
+    ]
+    assert warning.text == (
+        "5 messages that no other replica had were cut off its log, and are in 1 files of"
+        f" divergent/. {HISTORY}"
+    )
+    assert warning.remedy is not None
+    assert "roquet store divergent /store" in warning.remedy
+    done = broker(displaced=DISPLACED, divergent=DivergentMessages(1, 7, 0, "/store"))
+    found = [*servers.of_brokers([done], REMOTE)]
+    assert bad(found) == []
+    assert HISTORY in [each.text for each in found]
+
+
+def lost(broker_id: int) -> LostBroker:
+    return LostBroker("c", "a", broker_id, "10.0.0.9:10911", NOW, "no heartbeat")
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "siblings", "effect"),
+    [
+        (0, [], "its messages cannot be read, and are missing in all counts and queries"),
+        (0, [1], "its slaves deliver messages but accept none"),
+        (0, [0], "its messages have a replica less"),
+        (1, [0], "its messages have a replica less"),
+    ],
+)
+def test_a_lost_broker_is_a_problem(broker_id: int, siblings: list[int], effect: str) -> None:
+    others = [broker(broker_id=each) for each in siblings]
+    (text,) = bad([*servers.of_lost([lost(broker_id)], others)])
+    assert text.endswith(f"is lost since 2026-01-01 00:00:00+00:00 (no heartbeat): {effect}")
+
+
+def test_it_is_no_problem_that_name_servers_of_apache_remember_nobody() -> None:
+    (found,) = servers.of_lost(None, [])
+    assert found.severity is Severity.FINE
+    assert found.text.startswith("unknown")
