@@ -23,8 +23,10 @@ from roquet.protocol.fields import field_texts
 from roquet.protocol.headers.addressed import AddressedHeader, NoFields
 from roquet.protocol.headers.groups import UnregisterClientHeader
 from roquet.protocol.headers.messages import (
+    SendBackHeader,
     SendMessageHeaderV2,
     SendMessageReplyHeader,
+    ViewMessageHeader,
 )
 from roquet.protocol.headers.name_server import GetRouteHeader
 from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
@@ -82,11 +84,12 @@ def stored(
 
 @dataclass
 class ScriptedBroker:
-    """`script` answers sends; the lists are what came."""
+    """`script` answers sends; the lists are what came. `readable` is the record it shows."""
 
     name: str
     script: Script = accept
     port: int = 0
+    readable: bytes | None = None
     sends: list[Command] = field(default_factory=list)
     headers: list[SendMessageHeaderV2] = field(default_factory=list)
     beats: list[Heartbeat] = field(default_factory=list)
@@ -204,6 +207,16 @@ def _commit(broker: ScriptedBroker, request: Request[UpdateConsumerOffsetHeader]
     return deferred
 
 
+def _send_back(_broker: ScriptedBroker, _request: Request[SendBackHeader]) -> Reply:
+    raise Refused(ResponseCode.SYSTEM_ERROR, "not confirmed by a slave in time, but stored")
+
+
+def _view(broker: ScriptedBroker, _request: Request[ViewMessageHeader]) -> Reply:
+    if broker.readable is None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "not readable yet")
+    return Reply(body=broker.readable)
+
+
 _NAME_ROUTES = (
     on(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader, _find_route),
     on(RequestCode.GET_BROKER_CLUSTER_INFO, NoFields, _tell_brokers),
@@ -211,6 +224,8 @@ _NAME_ROUTES = (
 _BROKER_ROUTES = (
     on(RequestCode.SEND_MESSAGE_V2, SendMessageHeaderV2, _send),
     on(RequestCode.SEND_BATCH_MESSAGE, SendMessageHeaderV2, _send),
+    on(RequestCode.CONSUMER_SEND_MSG_BACK, SendBackHeader, _send_back),
+    on(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader, _view),
     on(RequestCode.HEART_BEAT, AddressedHeader, _beat),
     on(RequestCode.UNREGISTER_CLIENT, UnregisterClientHeader, _leave),
     on(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader, _commit),

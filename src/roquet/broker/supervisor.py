@@ -112,6 +112,17 @@ class BrokerSupervisor:
             self.failure = str(error)
             self.has_failed.set()
 
+    def ended(self, running: asyncio.Future[None]) -> None:
+        """A fault of ours ends it like a failed disk: it must not stay and serve nothing."""
+        error = None if running.cancelled() else running.exception()
+        if error is None:
+            return
+        if not self._has_begun.done():
+            self._has_begun.set_exception(error)
+        elif not self._is_stopping.is_set():
+            self.failure = repr(error)
+            self.has_failed.set()
+
     async def _serve(self, config: BrokerConfig, cut_end: int) -> RestartAsSlave | None:
         """How to restart; None when it is stopped."""
         async with serve_broker(
@@ -205,6 +216,7 @@ async def supervised_broker(
     """Serves while the block runs. Raises ConfigError, and what `serve_broker` raises."""
     supervisor = BrokerSupervisor(config, clock, disk)
     running = asyncio.ensure_future(supervisor.run())
+    running.add_done_callback(supervisor.ended)
     try:
         await supervisor.begun()
         async with _participant(supervisor, config, clock), _pages(supervisor, config, clock):

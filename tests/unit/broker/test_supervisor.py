@@ -1,5 +1,6 @@
 """Masters and slaves that change places by hand, as whole brokers."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -85,6 +86,20 @@ async def send(place: Place, *texts: bytes) -> None:
     async with AsyncProducer(place.name_server, "producers") as producer:
         for text in texts:
             await producer.send(Message(TOPIC, text))
+
+
+class BrokenClock(SystemClock):
+    """A fault of ours, at the start of a broker."""
+
+    def now_ms(self) -> int:
+        raise ZeroDivisionError
+
+
+async def test_a_fault_of_ours_at_the_start_is_raised(tmp_path: Path) -> None:
+    config = BrokerConfig(store=small_config(tmp_path), listen_port=0)
+    with pytest.raises(ZeroDivisionError):
+        async with asyncio.timeout(30.0), supervised_broker(config, BrokenClock(), QuickDisk()):
+            pass
 
 
 async def test_a_planned_switch_loses_nothing_and_both_go_on(place: Place) -> None:

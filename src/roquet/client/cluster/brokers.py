@@ -7,7 +7,7 @@ the newest state.
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final, TypeVar, final
 
 from roquet.client.cluster.requests import Requests
@@ -178,14 +178,16 @@ class Brokers:
         header: Header,
         body: bytes = b"",
         timeout_s: float | None = None,
+        accepts: Container[int] = (),
     ) -> Command:
+        """Replies with codes that the caller `accepts` are returned, too."""
         if timeout_s is None:
             timeout_s = self._timeout_s
         try:
             reply = await self._requests.call(address, code, header, timeout_s, body)
         except NetError as error:
             raise Unreachable(address, str(error)) from error
-        if reply.code != ResponseCode.SUCCESS:
+        if reply.code != ResponseCode.SUCCESS and reply.code not in accepts:
             raise RequestRefused(address, reply.code, reply.remark)
         return reply
 

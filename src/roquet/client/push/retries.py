@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, final
 
-from roquet.client.cluster.brokers import Brokers
+from roquet.client.cluster.brokers import Brokers, reply_header
 from roquet.client.cluster.routes import RouteBook
 from roquet.client.errors import ClientError, RequestRefused, Unreachable
 from roquet.client.names import wrapped
@@ -21,9 +21,16 @@ from roquet.client.received import ReceivedMessage
 from roquet.net.service import Services
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import ProtocolError
-from roquet.protocol.headers.messages import SendBackHeader, SendMessageHeaderV2
+from roquet.protocol.headers.messages import (
+    SendBackHeader,
+    SendMessageHeaderV2,
+    SendMessageReplyHeader,
+    ViewMessageHeader,
+)
 from roquet.protocol.messages.message import Property, SysFlag
+from roquet.protocol.messages.message_id import parse_offset_id
 from roquet.protocol.messages.properties import properties_text
+from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import RETRY_PREFIX, TEMPLATE_TOPIC
 
 log = logging.getLogger(__name__)
@@ -41,9 +48,12 @@ _TEMPLATE_QUEUE_COUNT: Final = 4
 # The first retry waits for level 3, which is ten seconds, and each one a level longer.
 FIRST_LEVEL: Final = 3
 _REASON_SIZE_MAX: Final = 1000
+# How often, and with which pause, it is looked whether a copy has become safe.
+_LOOKS_MAX: Final = 10
+_LOOK_PAUSE_S: Final = 1.0
 _BODY_FLAGS: Final = int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK)
-# The master stored it, though not as durably as configured.
-_STORED: Final = frozenset(
+# The master stored it, but it may be lost with it: unknown, not done.
+_NOT_YET_SAFE: Final = frozenset(
     {
         ResponseCode.FLUSH_DISK_TIMEOUT,
         ResponseCode.FLUSH_SLAVE_TIMEOUT,
@@ -290,18 +300,43 @@ class SendBack:
                 broker_name=queue.broker_name,
             )
             try:
-                await self._brokers.ask_master(
-                    queue.broker_name, RequestCode.SEND_MESSAGE_V2, header, record.body
-                )
-            except RequestRefused as error:
-                if error.code in _STORED:
-                    return
+                await self._send_copy(queue.broker_name, header, message)
+            except (RequestRefused, Unreachable) as error:
                 last_error: ClientError = error
-            except Unreachable as error:
-                last_error = error
             else:
                 return
         raise last_error
+
+    async def _send_copy(
+        self, broker_name: str, header: SendMessageHeaderV2, message: ReceivedMessage
+    ) -> None:
+        """Raises RequestRefused, and Unreachable also where the copy does not become safe."""
+        code, body = RequestCode.SEND_MESSAGE_V2, message.record.body
+        address = self._brokers.master(broker_name)
+        reply = await self._brokers.ask(address, code, header, body, accepts=_NOT_YET_SAFE)
+        if reply.code == ResponseCode.SUCCESS:
+            return
+        # A broker shows what is safe by its own policy, and nothing else; one that promises no
+        # more shows it at once. To send it again blindly would make copies of copies.
+        stored = reply_header(SendMessageReplyHeader, reply, broker_name)
+        for _ in range(_LOOKS_MAX):
+            if await self._is_readable(broker_name, stored, message.message_id):
+                return
+            await asyncio.sleep(_LOOK_PAUSE_S)
+        raise Unreachable(broker_name, "stored, but not confirmed by a replica")
+
+    async def _is_readable(
+        self, broker_name: str, stored: SendMessageReplyHeader, message_id: str
+    ) -> bool:
+        """Whether the current master has it, which may be another one by now."""
+        try:
+            offset = parse_offset_id(stored.msg_id).physical_offset
+            header = ViewMessageHeader(offset=offset, broker_name=broker_name)
+            view = RequestCode.VIEW_MESSAGE_BY_ID
+            reply = await self._brokers.ask_master(broker_name, view, header)
+            return read_record(reply.body).properties.get(Property.UNIQUE_KEY) == message_id
+        except (RequestRefused, Unreachable, ProtocolError):
+            return False
 
     async def _ask_its_broker(
         self, message: ReceivedMessage, delay_level: int, retry_count_max: int

@@ -3,17 +3,22 @@
 import asyncio
 import logging
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from roquet import AsyncProducer, Message
 from roquet.client.admin.admin import AsyncAdmin
+from roquet.client.cluster.brokers import Brokers
+from roquet.client.errors import Unreachable
 from roquet.client.push import retries
 from roquet.client.push.config import ENDLESS
 from roquet.client.push.outcome import AT_ONCE_DEAD, Consequence, DeadLetter, RetryLater
-from roquet.client.push.retries import described, next_try, next_try_in_order
+from roquet.client.push.retries import SendBack, described, next_try, next_try_in_order
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage, received_messages
+from roquet.protocol.codes import ResponseCode
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
@@ -29,7 +34,8 @@ from tests.support.push_consumers import (
     numbers,
     send,
 )
-from tests.support.records import record_of
+from tests.support.records import record_of, written_again
+from tests.support.scripted_cluster import ScriptedBroker, answer_late, scripted_cluster
 
 
 @pytest.mark.parametrize("is_coroutine", [True, False])
@@ -145,6 +151,45 @@ async def test_what_no_broker_takes_back_comes_again_from_here(
         await eventually(lambda: len(seen) == 3)
         await cluster.start_broker("broker-a")
     assert seen == [0, 1, 2]
+
+
+@asynccontextmanager
+async def taking_back() -> AsyncIterator[tuple[ScriptedBroker, SendBack]]:
+    """A broker whose replica confirms nothing: it stores a copy, and says that it is not safe."""
+    async with (
+        scripted_cluster("a") as scripted,
+        AsyncProducer(scripted.name_server, "producers") as producer,
+    ):
+        instance = producer._accumulator.usable().instance
+        scripted.brokers[0].script = answer_late(ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        brokers = Brokers(instance.requests, instance.routes)
+        yield scripted.brokers[0], SendBack(brokers, instance.routes, GROUP, None)
+
+
+def received(message_id: str) -> ReceivedMessage:
+    record = record_of(draft(properties={"UNIQ_KEY": message_id}))
+    (message,) = received_messages(record, QueueRef(TOPIC, "a", 0))
+    return message
+
+
+async def test_a_copy_that_becomes_readable_is_safe() -> None:
+    async with taking_back() as (broker, send_back):
+        message = received("A1")
+        broker.readable = written_again(message.record)
+        await send_back.send_back(message, 1, 16)
+    assert len(broker.sends) == 1
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_a_copy_that_may_be_lost_with_its_master_is_not_done(
+    monkeypatch: pytest.MonkeyPatch, is_replaced: bool
+) -> None:
+    monkeypatch.setattr(retries, "_LOOK_PAUSE_S", 0.01)
+    async with taking_back() as (broker, send_back):
+        if is_replaced:
+            broker.readable = written_again(received("B2").record)
+        with pytest.raises(Unreachable, match="not confirmed"):
+            await send_back.send_back(received("A1"), 1, 16)
 
 
 @pytest.mark.slow
