@@ -92,6 +92,9 @@ class Producer(BlockingTwin[AsyncProducer]):
         )
         return self._submissions.submit(message.topic, len(message.body), send, timeout_s)
 
+    def _unsent(self) -> int:
+        return self._submissions.count
+
     send_oneway = blocking(AsyncProducer.send_oneway)
     send_batch = blocking(AsyncProducer.send_batch)
     send_encoded = blocking(AsyncProducer.send_encoded)
@@ -195,6 +198,11 @@ class Submissions:
         self._is_woken = False
         # The loop has only weak references to running tasks.
         self._tasks: set[asyncio.Task[SendReceipt]] = set()
+
+    @property
+    def count(self) -> int:
+        """Those that have no outcome yet."""
+        return self._count
 
     def submit(self, topic: str, size: int, send: _Send, timeout_s: float) -> Future[SendReceipt]:
         """In any thread. Raises SendFailed without room in time, NotOpen or UsedAfterFork."""

@@ -8,14 +8,20 @@ A twin has the methods of an asynchronous client, which runs in a thread with an
 Parameters, types and docstring are those of the asynchronous method, so they are written once.
 """
 
+import atexit
+import logging
+import warnings
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar
+from weakref import WeakSet
 
 from roquet.client.blocking.loop_thread import LoopThread, SharingKey
 from roquet.client.config import ProducerOptions
 from roquet.client.group.config import MemberOptions
+
+log = logging.getLogger(__name__)
 
 
 class _AsyncClient(Protocol):
@@ -39,6 +45,7 @@ class BlockingTwin(Generic[T]):
     """
 
     def __init__(self, twin: T, what: str, sharing_key: SharingKey | None = None) -> None:
+        self._what = what
         self._twin = twin
         self._thread = LoopThread(what, sharing_key)
 
@@ -53,6 +60,11 @@ class BlockingTwin(Generic[T]):
         except BaseException:
             self._thread.stop()
             raise
+        _open.add(self)
+
+    def _unsent(self) -> int:
+        """Messages that `close` waits for."""
+        return 0
 
     def close(self) -> None:
         """Closes the twin and ends the thread; a second time does nothing."""
@@ -82,6 +94,23 @@ class BlockingTwin(Generic[T]):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+_open: "Final[WeakSet[BlockingTwin[Any]]]" = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Closes what a program left open: the threads of clients end with it, and what they have not
+    sent yet would be lost. `close` waits a limited time."""
+    for twin in [each for each in _open if each._thread.is_running]:  # noqa: SLF001
+        unsent_count = twin._unsent()  # noqa: SLF001
+        what = f"a {twin._what} was left open: use `with`, or close()"  # noqa: SLF001
+        twin.close()
+        if unsent_count:
+            left = twin._unsent()  # noqa: SLF001
+            log.warning("%s; %d messages were in flight, %d are not sent", what, unsent_count, left)
+        warnings.warn(what, ResourceWarning, stacklevel=1)
 
 
 def blocking(
