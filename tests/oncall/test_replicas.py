@@ -1,4 +1,4 @@
-"""What an operator sees of brokers that are not well: doctor, `cluster`, `/ready` and the log."""
+"""Stories of brokers with replicas, or of one name: doctor, `cluster`, `/ready` and the log."""
 
 import json
 import subprocess

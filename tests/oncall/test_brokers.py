@@ -1,0 +1,91 @@
+"""Stories of brokers that are lost, hang, or are taken out of a cluster."""
+
+import pytest
+
+from tests.faults.replica_sets import paused
+from tests.oncall.conftest import GROUP, TOPIC, OnCall
+from tests.support.eventually import wait_until
+
+pytestmark = pytest.mark.slow
+
+
+def ignore(_: object) -> None:
+    """A listener that has nothing to do."""
+
+
+def brokers_of(on_call: OnCall, *keys: str) -> list[str]:
+    """Which brokers take messages with these keys."""
+    return [each.queue.broker_name for each in on_call.send(*keys)]
+
+
+def test_a_lost_broker_is_missed_until_it_is_back(on_call: OnCall) -> None:
+    first, second = brokers_of(on_call, "k1", "k2")
+    held = {first: "k1", second: "k2"}
+    on_call.two.kill()
+    wait_until(lambda: on_call.shows("cluster")["lost"])
+    cluster = on_call.says("cluster", exit_code=1)
+    assert "lost since" in cluster
+    assert on_call.two.address in cluster
+    doctor = on_call.says("doctor", exit_code=1)
+    assert f"master at {on_call.two.address} is lost since" in doctor
+    assert "1 problem, " in doctor
+    # What it holds is not there, and nobody says that it never was.
+    missing = on_call.says("message", "by-key", TOPIC, held["broker-b"], exit_code=3)
+    assert "this answer is not whole, see problem: broker-b" in missing
+    other = on_call.says("message", "by-key", TOPIC, held["broker-a"], exit_code=3)
+    assert held["broker-a"] in other
+    on_call.two.start()
+    wait_until(on_call.is_well)
+    on_call.says("cluster")
+    assert held["broker-b"] in on_call.says("message", "by-key", TOPIC, held["broker-b"])
+
+
+def test_a_broker_that_is_gone_for_good_is_forgotten(on_call: OnCall) -> None:
+    on_call.two.kill()
+    wait_until(lambda: on_call.shows("cluster")["lost"])
+    doctor = on_call.says("doctor", exit_code=1)
+    remedy = f"roquet broker forget {on_call.two.address}"
+    assert remedy in doctor
+    on_call.says(*remedy.split()[1:])
+    assert "0 problems, " in on_call.says("doctor")
+    on_call.says("topic", "show", TOPIC)
+
+
+def test_a_hung_broker_hides_nothing_of_the_other(on_call: OnCall) -> None:
+    with on_call.consumer(ignore):
+        on_call.send("k1", "k2")
+        wait_until(lambda: on_call.lag() == 0)
+        with paused(on_call.two.process_id):
+            shown = on_call.says("group", "list", exit_code=3)
+            assert GROUP in shown
+            assert f"{on_call.two.address} did not answer" in shown
+            assert "this answer is not whole, see problem: broker-b" in shown
+            # It alone is accused, also of nothing about clocks.
+            doctor = on_call.says("doctor", exit_code=1)
+            assert f"broker {on_call.two.address} cannot be asked" in doctor
+            assert "1 problem, 0 warnings" in doctor
+        wait_until(on_call.is_well)
+        on_call.says("group", "list")
+
+
+def test_a_broker_is_drained_and_taken_out(on_call: OnCall) -> None:
+    on_call.send("k1", "k2")
+    on_call.says("broker", "writes", "forbid", "broker-b")
+    rows = {each["broker"]: each for each in on_call.shows("cluster")["brokers"]}
+    assert (rows["broker-a"]["writes"], rows["broker-b"]["writes"]) == ("allowed", "forbidden")
+    assert "writes are forbidden at broker-b" in on_call.says("doctor")
+    # Producers use the other one, and consumers empty this one.
+    assert brokers_of(on_call, "k3", "k4") == ["broker-a"] * 2
+    with on_call.consumer(ignore):
+        wait_until(lambda: on_call.lag() == 0)
+        shown = on_call.shows("group", "show", GROUP)
+        assert (shown["retries_waiting"], shown["retries_ready"]) == (0, 0)
+        topic = on_call.shows("topic", "show", TOPIC)
+        assert (topic["delayed"], topic["half_messages"]) == (0, 0)
+        on_call.two.stop()
+        # It unregistered, so nobody misses it.
+        on_call.says("cluster")
+        assert "0 problems, 0 warnings" in on_call.says("doctor")
+        assert "broker-b" not in on_call.says("topic", "route", TOPIC)
+        assert brokers_of(on_call, "k5", "k6") == ["broker-a"] * 2
+        wait_until(lambda: on_call.lag() == 0)
