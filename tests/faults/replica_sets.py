@@ -219,14 +219,17 @@ class ReplicaSet:
         return None if broker is None else broker.broker_addrs.get(0)
 
     def until_followed(self, master: Replica, *slaves: Replica) -> bool:
-        """Whether all of them have the whole log of the master, in time."""
+        """Whether all of them have the log that the master had when it was asked, in time.
+
+        They are asked after it, and may have more by then: the traffic goes on.
+        """
 
         def is_followed() -> bool:
             info = master.runtime_info
-            end = info.get("commitLogMaxOffset")
-            return int(info.get("slaveCount", 0)) >= len(slaves) and all(
-                each.runtime_info.get("commitLogMaxOffset") == end for each in slaves
-            )
+            if int(info.get("slaveCount", 0)) < len(slaves):
+                return False
+            end = int(info["commitLogMaxOffset"])
+            return all(each.log_end >= end for each in slaves)
 
         return happens(is_followed)
 
