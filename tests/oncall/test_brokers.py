@@ -1,10 +1,15 @@
 """Stories of brokers that are lost, hang, or are taken out of a cluster."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from tests.faults.replica_sets import paused
 from tests.oncall.conftest import GROUP, TOPIC, OnCall
+from tests.support.command_line import roquet
 from tests.support.eventually import wait_until
+from tests.support.our_cluster import OurBroker, OurNameServer
 
 pytestmark = pytest.mark.slow
 
@@ -89,3 +94,23 @@ def test_a_broker_is_drained_and_taken_out(on_call: OnCall) -> None:
         assert "broker-b" not in on_call.says("topic", "route", TOPIC)
         assert brokers_of(on_call, "k5", "k6") == ["broker-a"] * 2
         wait_until(lambda: on_call.lag() == 0)
+
+
+def test_a_backup_is_restored_beside_the_cluster(on_call: OnCall, tmp_path: Path) -> None:
+    with on_call.consumer(ignore):
+        on_call.send("k1", "k2")
+        wait_until(lambda: on_call.lag() == 0)
+    on_call.one.stop()
+    copy = tmp_path / "drill"
+    shutil.copytree(on_call.one.store_directory, copy / "store")
+    on_call.one.start()
+    verified = roquet("store", "verify", copy / "store")
+    assert verified.exit_code == 0, verified.stdout
+    names = OurNameServer(tmp_path / "drill-names")
+    with names, OurBroker(copy, names.address, broker_name="broker-a") as restored:
+        drill = OnCall(names, restored, restored)
+        wait_until(drill.is_well)
+        held = [drill.shows("topic", "show", TOPIC)["messages"], drill.lag()]
+        assert held == [1, 0]
+    # The cluster has noticed nothing.
+    wait_until(on_call.is_well)
