@@ -73,6 +73,8 @@ async def _findings(session: Session) -> list[Finding]:
         settings = await _settings(session, answering)
         for name, each in settings.items():
             found += servers.of_settings(name, each)
+        for broker in answering:
+            found += servers.of_disk(broker, settings.get(broker.broker_name, {}))
         progress.advance()
         if not answering:
             return found

@@ -13,9 +13,10 @@ from roquet.client.admin.lost_brokers import LostBroker
 from roquet.client.admin.missing import MissingBroker
 from roquet.protocol.codes import Permission
 
-# Disk usage at which brokers delete old files early, and at which they reject messages.
-_DISK_FULL_SOON: Final = 0.75
-_DISK_FULL: Final = 0.90
+# Disk usage at which brokers delete expired files at any hour, and at which they reject messages:
+# settings, and their defaults in percent.
+_DISK_FULL_SOON: Final = ("diskMaxUsedSpaceRatio", 75)
+_DISK_FULL: Final = ("diskSpaceWarningLevelRatio", 90)
 # Clocks are reported in seconds, and a response takes time.
 _CLOCK_DIFFERENCE_MAX: Final = timedelta(seconds=5)
 
@@ -123,7 +124,6 @@ def _of_broker(broker: BrokerInfo, name_servers: Sequence[str]) -> Iterator[Find
         remedy = "compare all brokers: roquet cluster; see docs/replication.md"
         yield Finding(Severity.PROBLEM, subject, broker.problem, remedy)
     yield from _of_switch(subject, broker)
-    yield from _of_disk(subject, broker.disk_used_ratio)
     ahead = broker.clock_difference
     if ahead is not None and abs(ahead) > _CLOCK_DIFFERENCE_MAX:
         seconds = round(ahead.total_seconds())
@@ -160,16 +160,24 @@ def _of_switch(subject: str, broker: BrokerInfo) -> Iterator[Finding]:
         yield Finding(Severity.FINE, subject, history)
 
 
-def _of_disk(subject: str, used_ratio: float | None) -> Iterator[Finding]:
-    if used_ratio is None or used_ratio < _DISK_FULL_SOON:
+def of_disk(broker: BrokerInfo, settings: Mapping[str, str]) -> Iterator[Finding]:
+    """`settings` have the limits of the broker; Apache's brokers report only the lower one."""
+    used_ratio = broker.disk_used_ratio
+    soon, full = (_percent(settings, *each) / 100 for each in (_DISK_FULL_SOON, _DISK_FULL))
+    if used_ratio is None or used_ratio < min(soon, full):
         return
-    if used_ratio >= _DISK_FULL:
-        text = f"its disk is {used_ratio:.0%} full: it rejects messages"
-        severity = Severity.PROBLEM
+    used = f"its disk is {used_ratio:.0%} full"
+    if used_ratio >= full:
+        severity, text = Severity.PROBLEM, f"{used}: it rejects messages"
     else:
-        text = f"its disk is {used_ratio:.0%} full: old messages are deleted early"
-        severity = Severity.WARNING
-    yield Finding(severity, subject, text, "free disk space, add a disk, or lower fileReservedTime")
+        severity, text = Severity.WARNING, f"{used}: from {full:.0%} on it rejects messages"
+    remedy = "free disk space, add a disk, or lower fileReservedTime"
+    yield Finding(severity, f"broker {broker.broker_name}", text, remedy)
+
+
+def _percent(settings: Mapping[str, str], key: str, default: int) -> int:
+    text = settings.get(key, "")
+    return int(text) if text.isdigit() else default
 
 
 def of_settings(broker_name: str, settings: Mapping[str, str]) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """What is wrong with servers, and what helps: as decisions about answers."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -39,16 +40,32 @@ def broker(**members: object) -> BrokerInfo:
     return BrokerInfo(**values)  # type: ignore[arg-type]
 
 
+FULL_SOON = "warning: its disk is {}% full: from {}% on it rejects messages"
+FULL = "problem: its disk is {}% full: it rejects messages"
+
+
+@pytest.mark.parametrize(
+    ("used_ratio", "settings", "found"),
+    [
+        (None, {}, []),
+        (0.74, {}, []),
+        (0.75, {}, [FULL_SOON.format(75, 90)]),
+        (0.9, {}, [FULL.format(90)]),
+        (0.75, {"diskMaxUsedSpaceRatio": "80"}, []),
+        (0.9, {"diskSpaceWarningLevelRatio": "97"}, [FULL_SOON.format(90, 97)]),
+        (0.4, {"diskSpaceWarningLevelRatio": "40"}, [FULL.format(40)]),
+    ],
+)
+def test_a_disk_is_full_where_its_broker_says_so(
+    used_ratio: float | None, settings: Mapping[str, str], found: list[str]
+) -> None:
+    assert bad([*servers.of_disk(broker(disk_used_ratio=used_ratio), settings)]) == found
+
+
 @pytest.mark.parametrize(
     ("members", "found"),
     [
         ({}, []),
-        ({"disk_used_ratio": 0.74}, []),
-        (
-            {"disk_used_ratio": 0.75},
-            ["warning: its disk is 75% full: old messages are deleted early"],
-        ),
-        ({"disk_used_ratio": 0.9}, ["problem: its disk is 90% full: it rejects messages"]),
         ({"clock_difference": timedelta(seconds=5)}, []),
         (
             {"clock_difference": timedelta(seconds=61)},
