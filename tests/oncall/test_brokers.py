@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from roquet import Message, Producer, SendFailed
 from tests.faults.replica_sets import paused
 from tests.oncall.conftest import GROUP, TOPIC, OnCall
 from tests.support.command_line import roquet
@@ -114,3 +115,17 @@ def test_a_backup_is_restored_beside_the_cluster(on_call: OnCall, tmp_path: Path
         assert held == [1, 0]
     # The cluster has noticed nothing.
     wait_until(on_call.is_well)
+
+
+def test_a_missing_topic_is_created(on_call: OnCall) -> None:
+    for broker in ("broker-a", "broker-b"):
+        on_call.says("broker", "config", "set", broker, "autoCreateTopicEnable=false")
+    with Producer(on_call.name_server, "shop") as producer:
+        with pytest.raises(SendFailed, match="answered 17: topic 'bills' does not exist"):
+            producer.send(Message("bills", b"one coffee"))
+        doctor = on_call.says("doctor", "--topic", "bills", exit_code=1)
+        remedy = "roquet topic create bills"
+        assert remedy in doctor
+        on_call.says(*remedy.split()[1:])
+        producer.send(Message("bills", b"one coffee"))
+    on_call.says("doctor", "--topic", "bills")
