@@ -30,7 +30,7 @@ from tests.support.topics import create_topic
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication")]
 
 PATIENCE_S: Final = 60.0
-# Far below the 30 s after which brokers register again.
+# Far below the 20 s after which brokers register again.
 AT_ONCE_S: Final = 10.0
 NO_SEND: Final = "no send is safe, all are answered with SLAVE_NOT_AVAILABLE"
 TOPIC: Final = "orders"
@@ -169,7 +169,7 @@ def test_what_a_switch_leaves_behind_is_shown_and_sent_again_once(tmp_path: Path
 
 
 def test_two_brokers_of_one_name_are_named_everywhere(tmp_path: Path) -> None:
-    alone = {"brokerRole": "ASYNC_MASTER", "registerNameServerPeriod": "30000"}
+    alone = {"brokerRole": "ASYNC_MASTER", "registerNameServerPeriod": "20000"}
     with WatchedSet(tmp_path, [alone, alone], has_secret=False) as on:
         first, intruder = on.brokers
         first.start()
