@@ -14,7 +14,14 @@ from roquet.errors import RoquetError
 if TYPE_CHECKING:
     from roquet import pipeline, testing
     from roquet.client.admin.admin import AsyncAdmin
-    from roquet.client.admin.cluster import AccountSettings, BrokerAccounts, BrokerInfo, Promotion
+    from roquet.client.admin.cluster import (
+        AccountSettings,
+        BrokerAccounts,
+        BrokerInfo,
+        Displacement,
+        DivergentMessages,
+        Promotion,
+    )
     from roquet.client.admin.dead_letters import LetterPlace, Resent
     from roquet.client.admin.deliveries import Deliveries, DeliveryState, GroupDelivery
     from roquet.client.admin.groups import (
@@ -185,6 +192,8 @@ __all__ = [
     "DelayedMessages",
     "Deliveries",
     "DeliveryState",
+    "Displacement",
+    "DivergentMessages",
     "DlqReason",
     "FixedQueues",
     "GroupDelivery",
@@ -312,6 +321,8 @@ _HOMES: Final = {
     "Bounds": "roquet.client.reader.reader",
     "BrokerAccounts": "roquet.client.admin.cluster",
     "BrokerInfo": "roquet.client.admin.cluster",
+    "Displacement": "roquet.client.admin.cluster",
+    "DivergentMessages": "roquet.client.admin.cluster",
     "LostBroker": "roquet.client.admin.lost_brokers",
     "LetterPlace": "roquet.client.admin.dead_letters",
     "Resent": "roquet.client.admin.dead_letters",

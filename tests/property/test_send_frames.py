@@ -62,6 +62,9 @@ class Connections:
         self._address = address
         return self if self._is_open else None
 
+    async def connect(self, _address: str) -> None:
+        """Nothing to do: a call opens what it needs."""
+
     def begin_call(self, _code: int, frame_of: Callable[[int], bytes], *_times: float) -> object:
         self.frames.append((self._address, frame_of(OPAQUE)))
         return object()
