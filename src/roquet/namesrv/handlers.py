@@ -22,7 +22,6 @@ from roquet.protocol.bodies.body import DataVersion, read_body, write_body
 from roquet.protocol.bodies.name_server import (
     BrokerMemberGroupReply,
     KvTable,
-    LostBrokerList,
     TopicRoute,
     read_registration,
 )
@@ -34,6 +33,7 @@ from roquet.protocol.headers.name_server import (
     AddWritePermissionReplyHeader,
     BrokerHeartbeatHeader,
     BrokerMemberGroupHeader,
+    ClusterInfoHeader,
     DeleteKvConfigHeader,
     DeleteTopicFromNameServerHeader,
     GetKvConfigHeader,
@@ -155,12 +155,11 @@ def get_route(server: NameServer, request: Request[GetRouteHeader]) -> Reply:
 # Tools.
 
 
-def get_cluster_info(server: NameServer, _request: Request[NoFields]) -> Reply:
-    return Reply(body=write_body(server.routes.cluster_info()))
-
-
-def get_lost_brokers(server: NameServer, _request: Request[NoFields]) -> Reply:
-    return Reply(body=write_body(LostBrokerList(brokers=server.lost.known())))
+def get_cluster_info(server: NameServer, request: Request[ClusterInfoHeader]) -> Reply:
+    info = server.routes.cluster_info()
+    if request.header.with_lost_brokers:
+        info.lost_brokers = server.lost.known()
+    return Reply(body=write_body(info))
 
 
 def get_topics_of_cluster(server: NameServer, request: Request[TopicsByClusterHeader]) -> Reply:
@@ -306,8 +305,7 @@ ROUTES = (
     on(Code.GET_BROKER_MEMBER_GROUP, BrokerMemberGroupHeader, get_member_group),
     on(Code.REGISTER_TOPIC_IN_NAMESRV, RegisterTopicHeader, register_topic),
     on(Code.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader, get_route, needs=ACCOUNT),
-    on(Code.GET_BROKER_CLUSTER_INFO, NoFields, get_cluster_info, needs=ACCOUNT),
-    on(Code.GET_LOST_BROKERS, NoFields, get_lost_brokers, needs=ACCOUNT),
+    on(Code.GET_BROKER_CLUSTER_INFO, ClusterInfoHeader, get_cluster_info, needs=ACCOUNT),
     on(Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields, topics_by(RouteTable.topics)),
     on(Code.GET_TOPICS_BY_CLUSTER, TopicsByClusterHeader, get_topics_of_cluster),
     on(Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, NoFields, get_system_topics, needs=ACCOUNT),

@@ -47,7 +47,6 @@ from roquet.protocol.bodies.name_server import (
     BrokerRegistration,
     ClusterInfo,
     KvTable,
-    LostBrokerList,
     TopicRoute,
     read_registration,
 )
@@ -278,7 +277,7 @@ _TO_NAME_SERVER: Final = (
     Entry(Code.GET_BROKER_MEMBER_GROUP, name_server.BrokerMemberGroupHeader,
           reply_body=BrokerMemberGroupReply),
     Entry(Code.REGISTER_TOPIC_IN_NAMESRV, name_server.RegisterTopicHeader, body=TopicRoute),
-    Entry(Code.GET_BROKER_CLUSTER_INFO, reply_body=ClusterInfo),
+    Entry(Code.GET_BROKER_CLUSTER_INFO, name_server.ClusterInfoHeader, reply_body=ClusterInfo),
     Entry(Code.WIPE_WRITE_PERM_OF_BROKER, name_server.WipeWritePermissionHeader,
           name_server.WipeWritePermissionReplyHeader),
     Entry(Code.ADD_WRITE_PERM_OF_BROKER, name_server.AddWritePermissionHeader,
@@ -399,7 +398,6 @@ _REPLICAS: Final = (
     Entry(Code.GET_BROKER_EPOCH_CACHE, reply_body=EpochList),
     Entry(Code.PROMOTE_BROKER, brokers.PromoteBrokerHeader, brokers.PromoteBrokerReplyHeader),
     Entry(Code.DEMOTE_BROKER, brokers.DemoteBrokerHeader),
-    Entry(Code.GET_LOST_BROKERS, reply_body=LostBrokerList),
     Entry(Code.GET_WAITING_MESSAGES, reply_body=WaitingMessages),
 )
 # fmt: on

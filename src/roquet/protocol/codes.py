@@ -170,7 +170,6 @@ class RequestCode(IntEnum):
     # Ours: from 710000 on, far from all that Apache has given away.
     PROMOTE_BROKER = 710001
     DEMOTE_BROKER = 710002
-    GET_LOST_BROKERS = 710003
     GET_WAITING_MESSAGES = 710004
 
 

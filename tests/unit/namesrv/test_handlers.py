@@ -48,7 +48,6 @@ async def route(peer: RawPeer, topic: str = "t") -> TopicRoute:
 FOR_ACCOUNTS = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC,
     RequestCode.GET_BROKER_CLUSTER_INFO,
-    RequestCode.GET_LOST_BROKERS,
     RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS,
 }
 ALL_KNOWN = {"known", "publisher", "subscriber", "replica", "admin"}

@@ -8,26 +8,18 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from roquet.client.cluster.brokers import reply_body
 from roquet.client.cluster.routes import MASTER_ID
-from roquet.client.errors import NoNameServer, RequestRefused, Unreachable
+from roquet.client.errors import NoNameServer, Unreachable
 from roquet.client.timestamps import utc
-from roquet.protocol.bodies.body import Body
-from roquet.protocol.bodies.name_server import (
-    ClusterInfo,
-    LostBroker as LostBrokerBody,
-    LostBrokerList,
-)
-from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.addressed import NoFields
-from roquet.protocol.headers.name_server import UnregisterBrokerHeader
+from roquet.protocol.bodies.name_server import ClusterInfo, LostBroker as LostBrokerBody
+from roquet.protocol.codes import RequestCode
+from roquet.protocol.headers.name_server import ClusterInfoHeader, UnregisterBrokerHeader
 
 if TYPE_CHECKING:
     from roquet.client.admin.servers import AdminServers
-
-B = TypeVar("B", bound=Body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +41,12 @@ class LostBroker:
 
 
 async def lost_brokers(servers: "AdminServers") -> list[LostBroker] | None:
-    remembered, registered = await asyncio.gather(
-        _answers(servers, RequestCode.GET_LOST_BROKERS, LostBrokerList),
-        _answers(servers, RequestCode.GET_BROKER_CLUSTER_INFO, ClusterInfo),
-    )
+    """None if no name server remembers any. Raises NoNameServer if none can be reached."""
+    registered = await _cluster_infos(servers)
+    remembered = [each.lost_brokers for each in registered if each.lost_brokers is not None]
     if not remembered:
         return None
-    return lost_everywhere((each for answer in remembered for each in answer.brokers), registered)
+    return lost_everywhere((each for lost in remembered for each in lost), registered)
 
 
 def lost_everywhere(
@@ -86,25 +77,23 @@ async def forget_broker(servers: "AdminServers", lost: LostBroker) -> None:
     await servers.call_each_name_server(RequestCode.UNREGISTER_BROKER, header)
 
 
-async def _answers(servers: "AdminServers", code: RequestCode, body_type: type[B]) -> list[B]:
-    """Of the name servers that know the request. Raises NoNameServer if none can be reached."""
+async def _cluster_infos(servers: "AdminServers") -> list[ClusterInfo]:
+    """Of the name servers that can be reached. Raises NoNameServer if none can."""
 
-    async def asked(address: str) -> B | Unreachable | None:
+    async def asked(address: str) -> ClusterInfo | Unreachable:
         try:
-            reply = await servers.brokers.ask(address, code, NoFields())
-            return reply_body(body_type, reply, address)
+            header = ClusterInfoHeader(with_lost_brokers=True)
+            code = RequestCode.GET_BROKER_CLUSTER_INFO
+            reply = await servers.brokers.ask(address, code, header)
+            return reply_body(ClusterInfo, reply, address)
         except Unreachable as unreachable:
             return unreachable
-        except RequestRefused as refused:
-            if refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                return None
-            raise
 
     found = await asyncio.gather(*map(asked, servers.name_servers.addresses))
     failures = [each.reason for each in found if isinstance(each, Unreachable)]
     if len(failures) == len(found):
         raise NoNameServer(failures)
-    return [each for each in found if each is not None and not isinstance(each, Unreachable)]
+    return [each for each in found if not isinstance(each, Unreachable)]
 
 
 def _lost_broker(body: LostBrokerBody) -> LostBroker:

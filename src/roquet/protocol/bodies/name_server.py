@@ -1,5 +1,5 @@
 """What a name server stores: routes (105, 217), clusters (106, 901), registrations (103), and its
-key-value configs (219). Who left without unregistering is in a reply of ours (710003).
+key-value configs (219).
 
 A registration is usually JSON. Compressed it is one zlib stream of
 
@@ -59,25 +59,6 @@ class TopicRoute(Body, kw_only=True):
     topic_queue_mapping_by_broker: dict[str, QueueMapping] = field(default_factory=dict)
 
 
-class ClusterInfo(Body, kw_only=True):
-    """Reply to 106."""
-
-    broker_addr_table: dict[str, BrokerData] = always({})
-    cluster_addr_table: dict[str, list[str]] = always({})
-
-
-class BrokerMemberGroup(Body, kw_only=True):
-    broker_addrs: dict[Int64, str] = always({})
-    broker_name: str
-    cluster: str
-
-
-class BrokerMemberGroupReply(Body, kw_only=True):
-    """Reply to 901."""
-
-    broker_member_group: BrokerMemberGroup | None = None
-
-
 class LostBroker(Body, kw_only=True):
     """A broker that left without unregistering; `lost_since` is its last sign of life."""
 
@@ -90,9 +71,31 @@ class LostBroker(Body, kw_only=True):
 
 
 class LostBrokerList(Body, kw_only=True):
-    """Reply to 710003, which is ours."""
+    """What a name server of ours keeps of them in its file."""
 
     brokers: list[LostBroker] = always([])
+
+
+class ClusterInfo(Body, kw_only=True):
+    """Reply to 106."""
+
+    broker_addr_table: dict[str, BrokerData] = always({})
+    cluster_addr_table: dict[str, list[str]] = always({})
+    # Ours, if asked for: Apache's name servers forget who left. A request of our own would not do,
+    # because those of 4.9 leave an unknown one unanswered.
+    lost_brokers: list[LostBroker] | None = None
+
+
+class BrokerMemberGroup(Body, kw_only=True):
+    broker_addrs: dict[Int64, str] = always({})
+    broker_name: str
+    cluster: str
+
+
+class BrokerMemberGroupReply(Body, kw_only=True):
+    """Reply to 901."""
+
+    broker_member_group: BrokerMemberGroup | None = None
 
 
 class KvTable(Body, kw_only=True):

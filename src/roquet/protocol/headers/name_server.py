@@ -11,6 +11,12 @@ class GetRouteHeader(TopicAddressedHeader):
     accept_standard_json_only: bool | None = None
 
 
+class ClusterInfoHeader(Header):
+    """Apache's has no fields. With ours the reply has the lost brokers, too."""
+
+    with_lost_brokers: bool | None = None
+
+
 class TopicsByClusterHeader(Header):
     cluster: str
 
