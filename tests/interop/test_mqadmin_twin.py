@@ -99,6 +99,7 @@ def test_consumer_progress(both: Both, topic: str) -> None:
     ours = {
         (each["topic"], *(str(each[name]) for name in ("queue", "end", "committed", "lag")))
         for each in shown["queues"]
+        if each["topic"] == topic
     }
     theirs = {
         (row[0], row[2], row[3], row[4], row[-1] if len(row) < 7 else row[5])

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from roquet import Admin, Message, Producer
+from roquet.protocol.names import RESENT_PREFIX
 from tests.interop.test_mqadmin_twin import Both, both, topic
 from tests.support.command_line import roquet
 from tests.support.eventually import wait_until
@@ -77,10 +79,10 @@ def test_progress_of_all_groups(both: Both, topic: str) -> None:
 
 def test_shares_of_consumers(both: Both, topic: str) -> None:
     words = ("allocateMQ", "-t", topic, "-i", "10.0.0.1,10.0.0.2")
-    ours = {(row["address"], row["queue"]) for row in both.ours(*words)["queues"]}
+    ours = Counter(row["address"] for row in both.ours(*words)["queues"])
     shares: dict[str, list[dict[str, Any]]] = json.loads(both.theirs(*words))["result"]
-    theirs = {(address, each["queueId"]) for address, queues in shares.items() for each in queues}
-    assert ours == theirs
+    # Which queues those are depends on the order of a hash set in Apache's tool.
+    assert ours == {address: len(queues) for address, queues in shares.items()}
 
 
 def test_pairs_of_name_servers(both: Both, topic: str) -> None:
@@ -155,6 +157,12 @@ def test_response_times(both: Both, topic: str) -> None:
     assert ours == theirs
 
 
+def resent_topics(both: Both) -> set[str]:
+    """Topics of ours that note which dead letters were resent; to Apache's tool they are users'."""
+    rows = both.their_rows("topicList")
+    return {row[0] for row in rows if row and row[0].startswith(RESENT_PREFIX)}
+
+
 @pytest.mark.parametrize(
     ("command", "file"),
     [
@@ -172,8 +180,10 @@ def test_exports(both: Both, topic: str, tmp_path: Path, command: str, file: str
     assert ours.keys() == theirs.keys()
     match command:
         case "exportMetadata":
-            for member in ("topicConfigTable", "subscriptionGroupTable"):
-                assert ours[member].keys() == theirs[member].keys()
+            resent = resent_topics(both)
+            assert ours["topicConfigTable"].keys() == theirs["topicConfigTable"].keys() - resent
+            member = "subscriptionGroupTable"
+            assert ours[member].keys() == theirs[member].keys()
             mine, other = (each["topicConfigTable"][topic] for each in (ours, theirs))
             assert mine == {key: other.get(key) for key in mine}
         case "exportConfigs":
@@ -184,7 +194,8 @@ def test_exports(both: Both, topic: str, tmp_path: Path, command: str, file: str
             (name,) = theirs["evaluateReport"]
             quotas = [each["evaluateReport"][name]["runtimeQuota"] for each in (ours, theirs)]
             assert quotas[0].keys() == quotas[1].keys()
-            for member in ("topicSize", "groupSize", "oneDayNum"):
+            assert quotas[0]["topicSize"] == quotas[1]["topicSize"] - len(resent_topics(both))
+            for member in ("groupSize", "oneDayNum"):
                 assert quotas[0][member] == quotas[1][member]
             totals = [each["totalData"] for each in (ours, theirs)]
             assert totals[0]["totalTps"].keys() == totals[1]["totalTps"].keys()
