@@ -192,8 +192,9 @@ async def _clients(session: Session) -> list[str]:
 
 
 def _newest(text: str | None) -> float:
-    """Of "10s 60s 600s" the first."""
-    return float((text or "0").split()[0])
+    """Of "10s 60s 600s" the first; a young broker of 5.x has a blank there."""
+    first, *_ = (text or "").split() or ["0"]
+    return float(first)
 
 
 def _written(session: Session, name: str, content: object) -> int:
