@@ -23,6 +23,8 @@ LOG_FILE_SIZE = 1 << 17
 _SETTINGS = {
     "mappedFileSizeCommitLog": str(LOG_FILE_SIZE),
     "mappedFileSizeConsumeQueue": str(20 * 100),
+    # The records are years old: at the hour of `deleteWhen` a broker would delete them.
+    "fileReservedTime": "1000000",
 }
 
 
