@@ -1,5 +1,6 @@
 """Topics on several brokers with messages of every kind, and what reading them has to give."""
 
+import time
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -23,8 +24,8 @@ LOG_FILE_SIZE = 1 << 17
 _SETTINGS = {
     "mappedFileSizeCommitLog": str(LOG_FILE_SIZE),
     "mappedFileSizeConsumeQueue": str(20 * 100),
-    # The records are years old: at the hour of `deleteWhen` a broker would delete them.
-    "fileReservedTime": "1000000",
+    # Old files are deleted when a test wants it, not because it is four in the morning.
+    "deleteWhen": f"{(time.localtime().tm_hour + 12) % 24:02}",
 }
 
 
