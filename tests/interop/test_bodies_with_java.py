@@ -89,6 +89,7 @@ BODIES = {ApacheVersion.V4_9_7: BOTH + ONLY_4, ApacheVersion.V5_5_0: BOTH + ONLY
 # A member that none of these classes reads, or that a broker writes and never reads.
 _UNKNOWN_TO_ALL = {
     "BatchAck.broker_name",
+    "ClusterInfo.lost_brokers",
     "ConsumerOffsetTable.group_topic_map",
     "ConsumerOffsetTable.pull_offset_table",
     "ConsumerOffsetTable.transaction_progress",
