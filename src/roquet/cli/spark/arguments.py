@@ -6,10 +6,12 @@ part of a command that is printed to be run again: it is in a file or in the env
 """
 
 import os
+import re
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
 
 from roquet.cli.admin_commands.access import (
     ACCESS_KEY_VARIABLE,
@@ -30,6 +32,9 @@ from roquet.settings.options import TIME_MS, OptionKind
 
 if TYPE_CHECKING:
     from roquet.pipeline.selection import Selection
+
+# `s3:orders` is the name of a file; with slashes after it, people mean a bucket.
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def define_topics(parser: ArgumentParser) -> None:
@@ -64,6 +69,16 @@ def define_cluster(parser: ArgumentParser) -> None:
 
 def define_json(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="Print the report as one JSON object.")
+
+
+def lake_directory(text: str) -> Path:
+    """Of a path or a `file:` URI. Raises ArgumentTypeError."""
+    if not _SCHEME.match(text):
+        return Path(text)
+    uri = urlsplit(text)
+    if uri.scheme == "file" and uri.netloc in ("", "localhost") and uri.path:
+        return Path(unquote(uri.path))
+    raise ArgumentTypeError(f"{text!r} is not a local directory, and a lake has to be in one")
 
 
 def size(text: str) -> int:
@@ -214,7 +229,7 @@ def define_selection(parser: ArgumentParser) -> None:
         help="Select messages of all topics whose full name matches.",
     )
     parser.add_argument(
-        "--lake", type=Path, metavar="DIR", help="Read from this lake instead of brokers."
+        "--lake", type=lake_directory, metavar="DIR", help="Read from this lake instead of brokers."
     )
     parser.add_argument(
         "--start",

@@ -11,6 +11,7 @@ from roquet.cli.spark.arguments import (
     define_brokers,
     define_cluster,
     define_topics,
+    lake_directory,
     options_of,
     size,
     time_span,
@@ -87,7 +88,7 @@ def _define_ingest_lake(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--lake",
         required=True,
-        type=Path,
+        type=lake_directory,
         metavar="DIR",
         help="Directory of the lake; created if missing.",
     )
@@ -183,7 +184,7 @@ def _define_backfill(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--lake",
         required=True,
-        type=Path,
+        type=lake_directory,
         metavar="DIR",
         help="Directory of the lake; created if missing.",
     )
@@ -264,7 +265,9 @@ def _run_backfill(reporter: Reporter, given: Namespace) -> int:
 
 
 def _define_compact(parser: ArgumentParser) -> None:
-    parser.add_argument("--lake", required=True, type=Path, metavar="DIR", help="The lake.")
+    parser.add_argument(
+        "--lake", required=True, type=lake_directory, metavar="DIR", help="The lake."
+    )
     parser.add_argument(
         "--target-size",
         type=size,

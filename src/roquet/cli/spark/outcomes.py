@@ -9,6 +9,7 @@ from roquet.cli.spark.arguments import (
     broker_options,
     define_brokers,
     define_cluster,
+    lake_directory,
     moment,
 )
 from roquet.cli.spark.running import JobCommand, session
@@ -194,7 +195,9 @@ def _define_audit(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--group", help="Compare with the offsets that this group has committed for --topic."
     )
-    parser.add_argument("--lake", type=Path, metavar="DIR", help="Compare with this lake.")
+    parser.add_argument(
+        "--lake", type=lake_directory, metavar="DIR", help="Compare with this lake."
+    )
     parser.add_argument(
         "--start", type=moment, metavar="TIME", help="Stored in --topic at or after this time."
     )
