@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         MemberRates,
         MemberSilent,
         MessageInHand,
+        PastMember,
     )
     from roquet.client.admin.inspection import (
         BrokerTables,
@@ -227,6 +228,7 @@ __all__ = [
     "NothingToRead",
     "OffsetStore",
     "OffsetsGone",
+    "PastMember",
     "Permission",
     "PreparedMessage",
     "Producer",
@@ -360,6 +362,7 @@ _HOMES: Final = {
     "MemberQueue": "roquet.client.admin.groups",
     "MemberRates": "roquet.client.admin.groups",
     "MemberSilent": "roquet.client.admin.groups",
+    "PastMember": "roquet.client.admin.groups",
     "MessageInHand": "roquet.client.admin.groups",
     "MembersConnected": "roquet.client.errors",
     "Message": "roquet.protocol.messages.message",

@@ -62,6 +62,30 @@ def test_a_message_that_waits_for_its_next_try_is_seen(on_call: OnCall) -> None:
         assert "0 problems, 0 warnings" in on_call.says("doctor")
 
 
+def test_a_group_that_was_left_names_its_last_members(on_call: OnCall) -> None:
+    with on_call.consumer(ignore):
+        on_call.send("k1", "k2")
+        wait_until(lambda: on_call.lag() == 0)
+        client_id = members(on_call)[0]["client"]
+        assert "without_members_since" not in on_call.shows("group", "show", GROUP)
+    on_call.send("k3", "k4")
+    shown = on_call.shows("group", "show", GROUP)
+    since = shown["without_members_since"]
+    (left,) = shown["past_members"]
+    assert (left["client"], left["left"]) == (client_id, since)
+    doctor = on_call.says("doctor", exit_code=1)
+    assert "no member is connected; 2 messages are waiting; its last members left at" in doctor
+    assert client_id in doctor
+    # That survives a restart.
+    for broker in (on_call.one, on_call.two):
+        broker.stop()
+        broker.start()
+    wait_until(lambda: on_call.shows("group", "members", GROUP).get("members") == 0)
+    restarted = on_call.shows("group", "members", GROUP)
+    assert restarted["without_members_since"] == since
+    assert client_id in on_call.says("group", "members", GROUP)
+
+
 def test_a_stuck_listener_is_found_with_its_message_and_its_stack(on_call: OnCall) -> None:
     is_answered = threading.Event()
 

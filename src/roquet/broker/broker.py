@@ -15,6 +15,7 @@ from roquet.broker.replication.replication import Replication
 from roquet.broker.settings.config import BrokerConfig, Pauses
 from roquet.broker.tables.clients import Consumers, Producers
 from roquet.broker.tables.durable_state import ProgressTables
+from roquet.broker.tables.past_members import PastMembers
 from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.statistics import Statistics
 from roquet.broker.tables.tables import Tables
@@ -28,11 +29,12 @@ from roquet.store.message_store import MessageStore
 
 
 class Clients(msgspec.Struct, frozen=True):
-    """Who is connected, and which member of a group owns which queue."""
+    """Who is connected, who was, and which member of a group owns which queue."""
 
     consumers: Consumers[Connection]
     producers: Producers[Connection]
     locks: LockTable
+    past_members: PastMembers
 
 
 class WaitingMessages(msgspec.Struct):

@@ -43,6 +43,7 @@ from roquet.broker.tables.clients import Consumers, Producers
 from roquet.broker.tables.durable_state import new_progress
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
+from roquet.broker.tables.past_members import PastMembers
 from roquet.broker.tables.queue_locks import LockTable
 from roquet.broker.tables.saving import Saver
 from roquet.broker.tables.statistics import Statistics
@@ -115,12 +116,14 @@ def build_broker(
     groups = GroupTable(clock, has_epochs=secret is not None)
     offsets = OffsetTable(is_slave=config.is_slave, count_max=config.offset_count_max)
     progress = new_progress(offsets.transactions)
+    past_members = PastMembers(clock)
     savers = Savers(
         topics=kept("topics.json", topics),
         groups=kept("subscriptionGroup.json", groups),
         offsets=kept("consumerOffset.json", offsets),
         levels=kept("delayOffset.json", progress.levels),
         timers=kept("timers.json", progress.timers),
+        past_members=kept("pastMembers.json", past_members),
         settings=settings_saver,
     )
     topics.check_promises()
@@ -177,7 +180,7 @@ def build_broker(
         clock=clock,
         store=store,
         tables=tables,
-        clients=_clients(config, clock),
+        clients=_clients(config, clock, past_members, savers.past_members),
         messages=Messages(
             store=store,
             statistics=statistics,
@@ -256,11 +259,17 @@ def _others(config: BrokerConfig, peers: Peers, registrar: Registrar) -> OtherBr
     return OtherBrokers(peers, config.own_account, identity, lambda: registrar.name_servers)
 
 
-def _clients(config: BrokerConfig, clock: Clock) -> Clients:
+def _clients(
+    config: BrokerConfig, clock: Clock, past_members: PastMembers, saver: Saver
+) -> Clients:
+    past_members.on_change = saver.save_soon
     return Clients(
-        Consumers[Connection](config.membership_count_max, config.subscription_size_max),
+        Consumers[Connection](
+            config.membership_count_max, config.subscription_size_max, on_left=past_members.note
+        ),
         Producers[Connection](config.membership_count_max),
         LockTable(clock, config.lock_count_max),
+        past_members,
     )
 
 

@@ -168,6 +168,7 @@ async def _show(session: Session) -> int:
         "group": given.group,
         "members": len(members.connections),
         "type": _kind(members),
+        **_without_members(members),
         "pulled_rate": progress.pulled_rate,
         "done_rate": _done_rate(infos),
         "lag": progress.lag,
@@ -177,6 +178,8 @@ async def _show(session: Session) -> int:
     tables = [_queues_table(progress, infos), _settings_table(settings)]
     if infos or given.json:
         tables.insert(1, _members_table(infos))
+    if members.past:
+        tables.insert(1, _past_table(members))
     if given.stack and given.json:
         tables.append(ReportTable("stacks", ("client", "stack"), _stacks(infos)))
     session.finish(Report(facts, tables))
@@ -184,6 +187,17 @@ async def _show(session: Session) -> int:
         for client, stack in _stacks(infos):
             print(f"\n{client}\n{stack or 'no stack: it did not report one'}")
     return DONE
+
+
+def _without_members(members: GroupMembers) -> dict[str, Fact]:
+    since = members.without_since
+    return {} if since is None else {"without_members_since": since}
+
+
+def _past_table(members: GroupMembers) -> ReportTable:
+    """The last members of a group that has none now."""
+    rows = [(each.client_id, each.address, each.left) for each in members.past]
+    return ReportTable("past_members", ("client", "address", "left"), rows)
 
 
 def _done_rate(infos: MemberInfos) -> float | None:
@@ -314,8 +328,14 @@ async def _members(session: Session) -> int:
         await admin.progress(given.group)
     session.finish(
         Report(
-            {"group": given.group, "members": len(members.connections), "type": _kind(members)},
+            {
+                "group": given.group,
+                "members": len(members.connections),
+                "type": _kind(members),
+                **_without_members(members),
+            },
             [
+                *([_past_table(members)] if members.past else ()),
                 ReportTable(
                     "connections",
                     ("client", "address", "language", "version"),

@@ -122,6 +122,7 @@ async def test_a_deleted_topic_is_not_made_again(tmp_path: Path) -> None:
         "consumerOffset.json",
         "delayOffset.json",
         "timers.json",
+        "pastMembers.json",
         "changedSettings.json",
     ],
 )

@@ -17,7 +17,6 @@ from roquet.broker.registration import Registrar
 from roquet.broker.tables.clients import Client, check_client_id
 from roquet.broker.tables.queue_locks import QueueKey
 from roquet.broker.tables.topics import TopicFlag, TopicTable
-from roquet.net.connection import Connection
 from roquet.net.errors import Refused
 from roquet.net.router import Deferred, Reply, Request, on
 from roquet.protocol.bodies import clients as bodies
@@ -63,7 +62,12 @@ def heartbeat(broker: Broker, request: Request[AddressedHeader]) -> Reply | Defe
     check_client_id(beat.client_id)
     clock = broker.clock
     client = Client(
-        beat.client_id, command.language, command.version, clock.now_ms(), clock.monotonic_s()
+        beat.client_id,
+        str(request.connection.peer_address),
+        command.language,
+        command.version,
+        clock.now_ms(),
+        clock.monotonic_s(),
     )
     for consumer in beat.consumer_data_set:
         _make_retry_topic(broker, consumer)
@@ -160,9 +164,12 @@ def get_consumers(broker: Broker, request: Request[ConsumerConnectionsHeader]) -
     name = request.header.consumer_group
     group = broker.clients.consumers.find(name)
     if group is None:
+        past = broker.clients.past_members.of(name)
+        if past and request.header.with_past_members:
+            return Reply(body=write_body(bodies.ConsumerConnections(past_members=past)))
         raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"no member of group {name!r} is connected")
     body = bodies.ConsumerConnections(
-        connection_set=[_connection(*member) for member in group.members.items()],
+        connection_set=[_connection(member) for member in group.members.values()],
         consume_from_where=group.consume_from_where,
         consume_type=group.consume_type,
         message_model=group.message_model,
@@ -176,32 +183,32 @@ def get_producers(broker: Broker, request: Request[ProducerConnectionsHeader]) -
     members = broker.clients.producers.members(name)
     if not members:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"no producer of group {name!r} is connected")
-    connections = [_connection(*member) for member in members.items()]
+    connections = [_connection(member) for member in members.values()]
     return Reply(body=write_body(bodies.ProducerConnections(connection_set=connections)))
 
 
 def get_all_producers(broker: Broker, _request: Request[NoFields]) -> Reply:
     producers = broker.clients.producers
     table = {
-        group: [_producer(*member) for member in producers.members(group).items()]
+        group: [_producer(member) for member in producers.members(group).values()]
         for group in producers.groups()
     }
     return Reply(body=write_body(bodies.ProducerTable(data=table)))
 
 
-def _connection(connection: Connection, client: Client) -> bodies.ConnectionInfo:
+def _connection(client: Client) -> bodies.ConnectionInfo:
     return bodies.ConnectionInfo(
         client_id=client.client_id,
-        client_addr=str(connection.peer_address),
+        client_addr=client.address,
         language=client.language,
         version=client.version,
     )
 
 
-def _producer(connection: Connection, client: Client) -> bodies.ProducerInfo:
+def _producer(client: Client) -> bodies.ProducerInfo:
     return bodies.ProducerInfo(
         client_id=client.client_id,
-        remote_ip=f"/{connection.peer_address}",  # The slash is Java's.
+        remote_ip=f"/{client.address}",  # The slash is Java's.
         language=client.language,
         version=client.version,
         last_update_timestamp=client.seen_ms,
@@ -222,6 +229,7 @@ def delete_group(broker: Broker, request: Request[DeleteGroupHeader]) -> Deferre
     header = request.header
     if broker.tables.groups.delete(header.group_name):
         log.info("deleted group %s, as %s asked", header.group_name, request.connection.peer)
+    broker.clients.past_members.forget(header.group_name)
     savers = [broker.tables.savers.groups]
     if header.remove_offset or header.clean_offset:
         broker.tables.offsets.forget_group(header.group_name)

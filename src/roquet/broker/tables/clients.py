@@ -51,6 +51,7 @@ class Client(msgspec.Struct, frozen=True):
     """One client on one connection, by its last heartbeat."""
 
     client_id: str
+    address: str
     language: str | None
     version: int
     seen_ms: int  # for reports
@@ -64,6 +65,10 @@ class Silent(NamedTuple, Generic[C]):
     connections: list[C]
 
 
+def ignore_leaving(_group: str, _client: Client) -> None:
+    """The `on_left` of groups that need none."""
+
+
 @final
 class Consumers(Generic[C]):
     """`find(group)` is a bare look-up in a dict, because pulls do it."""
@@ -74,8 +79,11 @@ class Consumers(Generic[C]):
         self,
         membership_count_max: int = MEMBERSHIP_COUNT_MAX,
         subscription_size_max: int = SUBSCRIPTION_SIZE_MAX,
+        *,
+        on_left: Callable[[str, Client], None] = ignore_leaving,
     ) -> None:
-        self._roster: _Roster[C] = _Roster(membership_count_max)
+        """`on_left` is given each member that leaves, with its group."""
+        self._roster: _Roster[C] = _Roster(membership_count_max, on_left)
         self._size_max = subscription_size_max
         # Of all groups together.
         self.subscription_size = 0
@@ -242,10 +250,13 @@ class Producers(Generic[C]):
 class _Roster(Generic[C]):
     """Which connections are in which groups, both ways, and where each client is."""
 
-    __slots__ = ("_connection_of", "_count_max", "_groups_of", "_members", "count")
+    __slots__ = ("_connection_of", "_count_max", "_groups_of", "_members", "_on_left", "count")
 
-    def __init__(self, count_max: int) -> None:
+    def __init__(
+        self, count_max: int, on_left: Callable[[str, Client], None] = ignore_leaving
+    ) -> None:
         self._count_max = count_max
+        self._on_left = on_left
         # Connections times their groups.
         self.count = 0
         self._members: dict[str, dict[C, Client]] = {}
@@ -299,6 +310,7 @@ class _Roster(Generic[C]):
         if not groups:
             del self._groups_of[connection]
         self._drop_id(client.client_id, connection)
+        self._on_left(group, client)
         return True
 
     def forget(self, connection: C) -> list[str]:

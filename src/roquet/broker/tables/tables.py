@@ -18,6 +18,7 @@ class Savers(msgspec.Struct, frozen=True):
     offsets: Saver
     levels: Saver
     timers: Saver
+    past_members: Saver
     settings: Saver
 
     @property

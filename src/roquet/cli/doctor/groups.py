@@ -80,7 +80,8 @@ def of_progress(group: str, progress: GroupProgress, members: GroupMembers) -> I
         yield Finding(
             Severity.PROBLEM,
             subject,
-            f"no member is connected; {progress.lag:,} messages are waiting",
+            f"no member is connected; {progress.lag:,} messages are waiting"
+            f"{_last_members(members)}",
             f"start its consumers; or if it is unused: roquet group delete {group}",
             "no member is connected, and messages are waiting",
         )
@@ -108,6 +109,15 @@ def of_progress(group: str, progress: GroupProgress, members: GroupMembers) -> I
         )
 
 
+def _last_members(members: GroupMembers) -> str:
+    """Of a group without members: since when, and which clients left last, as far as known."""
+    since = members.without_since
+    if since is None:
+        return ""
+    clients = ", ".join(each.client_id for each in members.past[:_SHOWN_MAX])
+    return f"; its last members left at {since.isoformat(' ', 'seconds')}: {clients}"
+
+
 def of_retries(
     group: str, retries: DelayedMessages | None, members: GroupMembers
 ) -> Iterator[Finding]:
@@ -116,7 +126,7 @@ def of_retries(
         yield Finding(
             Severity.PROBLEM,
             f"group {group}",
-            f"no member is connected; {_retry_text(retries)}",
+            f"no member is connected; {_retry_text(retries)}{_last_members(members)}",
             f"start its consumers; or if it is unused: roquet group delete {group}",
         )
 

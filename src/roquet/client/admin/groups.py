@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,7 +16,8 @@ from roquet.client.cluster.brokers import reply_body
 from roquet.client.errors import BadArgument, NotConnected, RequestRefused, Unreachable
 from roquet.client.names import check_group
 from roquet.client.queue_ref import QueueRef
-from roquet.client.timestamps import moment_of
+from roquet.client.timestamps import moment_of, utc
+from roquet.protocol.bodies import clients as bodies
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.clients import (
     ConnectionInfo,
@@ -78,6 +80,15 @@ class ClientConnection:
 
 
 @dataclass(frozen=True, slots=True)
+class PastMember:
+    """A member that has left, and when."""
+
+    client_id: str
+    address: str | None
+    left: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class GroupMembers:
     """The connected members of a group, and what they registered; None without members."""
 
@@ -86,6 +97,14 @@ class GroupMembers:
     message_model: str | None = None
     # The subscription expression of each topic.
     subscriptions: Mapping[str, str] | None = None
+    # Of a group without members: the last ones, if its brokers are Roquet's and they left within a
+    # day. Who left last comes first.
+    past: tuple[PastMember, ...] = ()
+
+    @property
+    def without_since(self) -> datetime | None:
+        """Since when the group has no members; None if it has some, or if that is not known."""
+        return self.past[0].left if self.past else None
 
     @property
     def client_ids(self) -> list[str]:
@@ -223,11 +242,13 @@ async def delete_group(
 
 async def group_members(servers: AdminServers, group: str) -> GroupMembers:
     found = await servers.ask_each(
-        await servers.replicas(), lambda broker: members_at(servers, group, broker)
+        await servers.replicas(),
+        lambda broker: members_at(servers, group, broker, with_past_members=True),
     )
-    answers = [each for each in found.values() if each is not None]
+    known = [each for each in found.values() if each is not None]
+    answers = [each for each in known if each.connection_set]
     if not answers:
-        return GroupMembers(())
+        return GroupMembers((), past=_past_members(each.past_members or () for each in known))
     subscriptions = {
         servers.user_name(topic): wanted.sub_string or ""
         for answer in answers
@@ -241,11 +262,20 @@ async def group_members(servers: AdminServers, group: str) -> GroupMembers:
     )
 
 
+def _past_members(parts: Iterable[Iterable[bodies.PastMember]]) -> tuple[PastMember, ...]:
+    """Each once, when it left its last broker."""
+    by_id: dict[str, PastMember] = {}
+    for each in sorted(chain.from_iterable(parts), key=lambda each: each.left, reverse=True):
+        member = PastMember(each.client_id, each.client_addr, utc(each.left))
+        by_id.setdefault(each.client_id, member)
+    return tuple(by_id.values())
+
+
 async def members_at(
-    servers: AdminServers, group: str, master: Master
+    servers: AdminServers, group: str, master: Master, *, with_past_members: bool | None = None
 ) -> ConsumerConnections | None:
-    """The members connected to one broker; None if there are none."""
-    header = ConsumerConnectionsHeader(consumer_group=group)
+    """The members connected to one broker; None if there are none, and none that left."""
+    header = ConsumerConnectionsHeader(consumer_group=group, with_past_members=with_past_members)
     code = RequestCode.GET_CONSUMER_CONNECTION_LIST
     try:
         reply = await servers.brokers.ask(master.address, code, header)

@@ -132,6 +132,22 @@ class ProducerConnections(Body, kw_only=True):
     connection_set: list[ConnectionInfo] = always([])
 
 
+class PastMember(Body, kw_only=True):
+    """A member that left its group; `left` is in milliseconds since 1970."""
+
+    client_addr: str | None = None
+    client_id: str
+    language: str | None = None
+    left: Int64
+    version: Int32 = always(0)
+
+
+class PastMemberTable(Body, kw_only=True):
+    """What a broker of ours keeps of them in its file, by group."""
+
+    groups: dict[str, list[PastMember]] = always({})
+
+
 class ConsumerConnections(Body, kw_only=True):
     """Reply to 203; the choices are those of `heartbeat.ConsumerData`."""
 
@@ -139,6 +155,8 @@ class ConsumerConnections(Body, kw_only=True):
     consume_from_where: str | None = None
     consume_type: str | None = None
     message_model: str | None = None
+    # Ours, of a group without members, if asked for: it is no error then.
+    past_members: list[PastMember] | None = None
     subscription_table: dict[str, SubscriptionData] = always({})
 
 

@@ -16,6 +16,8 @@ class ConsumersChangedHeader(AddressedHeader):
 
 class ConsumerConnectionsHeader(AddressedHeader):
     consumer_group: str
+    # Ours: without members, the reply has those that left. Apache's brokers ignore it.
+    with_past_members: bool | None = None
 
 
 class AllGroupConfigsHeader(Header):

@@ -175,7 +175,10 @@ def rebuild(bed: BrokerBed, recorded: list[Exchange]) -> BedClient:
             case ProducerTable() as producers:
                 for group, members in producers.data.items():
                     for member in members:
-                        client = Client(member.client_id, member.language, member.version, 0, 0)
+                        address = (member.remote_ip or "").lstrip("/")
+                        client = Client(
+                            member.client_id, address, member.language, member.version, 0, 0
+                        )
                         broker.clients.producers.register(group, resident.connection, client)
     return resident
 
@@ -205,12 +208,9 @@ def register_consumers(
         message_model=consumers.message_model,
         subscription_data_set=list(consumers.subscription_table.values()),
     )
-    client = Client(member.client_id, member.language, member.version, 0, 0)
-    broker.clients.consumers.register(resident.connection, client, data)
     assert member.client_addr is not None
-    resident.connection.peer_address = resident.connection.peer_address._replace(
-        port=int(member.client_addr.partition(":")[2])
-    )
+    client = Client(member.client_id, member.client_addr, member.language, member.version, 0, 0)
+    broker.clients.consumers.register(resident.connection, client, data)
 
 
 def follow(broker: Broker, exchange: Exchange) -> None:

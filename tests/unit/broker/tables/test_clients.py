@@ -16,7 +16,7 @@ from roquet.protocol.bodies.clients import ConsumerData, SubscriptionData
 
 
 def client(client_id: str, seen_s: float = 0.0) -> Client:
-    return Client(client_id, "JAVA", 409, seen_ms=0, seen_s=seen_s)
+    return Client(client_id, "10.0.0.7:50000", "JAVA", 409, seen_ms=0, seen_s=seen_s)
 
 
 def data(group: str, **versions: int) -> ConsumerData:
