@@ -27,7 +27,7 @@ from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.clients import ConsumerData, Heartbeat, SubscriptionData
 from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import RequestCode
-from roquet.protocol.headers.addressed import AddressedHeader
+from roquet.protocol.fields import AddressedHeader
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.jars import ApacheVersion, jvm_command
 from tests.support.ports import free_port

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.broker import TUNED_JVM
 
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
+from roquet.protocol.headers.groups import UpdateConsumerOffsetHeader
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.jars import ApacheVersion, cache_directory, jar_directory, jvm_command, made_once
 from tests.support.our_cluster import OurCluster

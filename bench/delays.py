@@ -35,7 +35,7 @@ from roquet.broker.transactions.phases import prepare
 from roquet.disk import SystemDisk
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.fields import read_header
-from roquet.protocol.headers.offsets import GetMaxOffsetHeader, OffsetReplyHeader
+from roquet.protocol.headers.groups import GetMaxOffsetHeader, OffsetReplyHeader
 from roquet.protocol.host import pack_host
 from roquet.store.config import StoreConfig
 from tests.support.blocking_peer import BlockingPeer

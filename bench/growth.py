@@ -29,7 +29,7 @@ from bench.rig.synthetic_store import QUEUE_COUNT, TOPIC, write_store
 
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.fields import read_header
-from roquet.protocol.headers.offsets import GetMaxOffsetHeader, OffsetReplyHeader
+from roquet.protocol.headers.groups import GetMaxOffsetHeader, OffsetReplyHeader
 from tests.support.blocking_peer import BlockingPeer
 
 TURNS: Final = 3

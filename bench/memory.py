@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.clients import Heartbeat, ProducerData
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
+from roquet.protocol.headers.groups import UpdateConsumerOffsetHeader
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.our_cluster import OurBroker
 from tests.support.topics import create_topic

@@ -16,7 +16,7 @@ from roquet.net.peers import Peers
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.offsets import ConsumerOffsetTable
 from roquet.protocol.codes import RequestCode
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import NoFields
 from tests.faults.history import History
 
 _PAUSE_S: Final = 0.2

@@ -17,7 +17,7 @@ from roquet.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of, fields_text
-from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
+from roquet.protocol.headers.groups import UpdateConsumerOffsetHeader
 from tests.faults.findings import Findings
 from tests.faults.rig import Rig
 from tests.support.common_requests import common_pull, common_send

@@ -20,12 +20,12 @@ from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.topics import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.fields import read_header
-from roquet.protocol.headers.messages import PullMessageReplyHeader
-from roquet.protocol.headers.offsets import (
+from roquet.protocol.headers.groups import (
     GetMaxOffsetHeader,
     GetMinOffsetHeader,
     OffsetReplyHeader,
 )
+from roquet.protocol.headers.messages import PullMessageReplyHeader
 from roquet.protocol.messages.record import split_records
 from tests.faults.findings import Findings
 from tests.faults.history import Acknowledged, History, Queue

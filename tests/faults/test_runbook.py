@@ -12,7 +12,7 @@ from roquet.client.errors import NotYetSafe, SendFailed
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.offsets import ConsumerOffsetTable
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
+from roquet.protocol.headers.groups import UpdateConsumerOffsetHeader
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.command_line import roquet
 from tests.support.etcd import RealEtcd

@@ -22,8 +22,8 @@ from roquet.net.addresses import split_address
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.offsets import ConsumerOffsetTable
 from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.headers.groups import UpdateConsumerOffsetHeader
 from roquet.protocol.headers.messages import EndTransactionHeader
-from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
 from roquet.protocol.messages.message_id import parse_offset_id
 from roquet.protocol.messages.record import split_records
 from roquet.protocol.names import HALF_TOPIC

@@ -14,7 +14,7 @@ from typing import Final
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.groups import GroupConfig, GroupConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.addressed import AddressedHeader
+from roquet.protocol.fields import AddressedHeader
 from tests.faults.findings import Findings
 from tests.faults.ledgers import Ledger, Outcome, queue_count_of
 from tests.faults.replica_sets import (

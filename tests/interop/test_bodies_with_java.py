@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 
 from roquet.protocol.bodies import (
-    accounts,
     body,
     brokers,
     clients,
@@ -63,12 +62,12 @@ BOTH = (
     (topics.TopicStats, "admin.TopicStatsTable"),
 )
 ONLY_4 = (
-    (accounts.AccountConfigs, "AclConfig"),
+    (brokers.AccountConfigs, "AclConfig"),
     (topics.TopicConfigTable, "body.TopicConfigSerializeWrapper"),
 )
 ONLY_5 = (
-    (accounts.Acl, "body.AclInfo"),
-    (accounts.User, "body.UserInfo"),
+    (brokers.Acl, "body.AclInfo"),
+    (brokers.User, "body.UserInfo"),
     (pop.AssignmentQuery, "body.QueryAssignmentRequestBody"),
     (pop.QueueAssignments, "body.QueryAssignmentResponseBody"),
     (pop.RequestModeSetting, "body.SetMessageRequestModeRequestBody"),

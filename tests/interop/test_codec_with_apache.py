@@ -28,7 +28,15 @@ from roquet.protocol.codes import VERSION_OURS, PullFlag, RequestCode, ResponseC
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header, read_header
 from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON
-from roquet.protocol.headers.groups import ConsumerConnectionsHeader
+from roquet.protocol.headers.groups import (
+    ConsumerConnectionsHeader,
+    GetMaxOffsetHeader,
+    GetMinOffsetHeader,
+    OffsetReplyHeader,
+    QueryConsumerOffsetHeader,
+    SearchOffsetHeader,
+    UpdateConsumerOffsetHeader,
+)
 from roquet.protocol.headers.messages import (
     PullMessageHeader,
     PullMessageReplyHeader,
@@ -40,14 +48,6 @@ from roquet.protocol.headers.name_server import (
     GetRouteHeader,
     RegisterBrokerHeader,
     UnregisterBrokerHeader,
-)
-from roquet.protocol.headers.offsets import (
-    GetMaxOffsetHeader,
-    GetMinOffsetHeader,
-    OffsetReplyHeader,
-    QueryConsumerOffsetHeader,
-    SearchOffsetHeader,
-    UpdateConsumerOffsetHeader,
 )
 from roquet.protocol.host import pack_host
 from roquet.protocol.java_hash import java_hash

@@ -22,12 +22,12 @@ from roquet.broker.transactions.check_back import check_transactions
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header, read_header
-from roquet.protocol.headers.messages import PullMessageHeader, SendBackHeader, SendMessageHeaderV2
-from roquet.protocol.headers.offsets import (
+from roquet.protocol.headers.groups import (
     OffsetReplyHeader,
     QueryConsumerOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
+from roquet.protocol.headers.messages import PullMessageHeader, SendBackHeader, SendMessageHeaderV2
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import read_record, split_records
 from roquet.protocol.names import dlq_topic, retry_topic

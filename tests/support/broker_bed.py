@@ -25,9 +25,8 @@ from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.clients import ConsumerData, Heartbeat, ProducerData, SubscriptionData
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command, decode_command, encode_command, reply_to
-from roquet.protocol.fields import Header, fields_of
+from roquet.protocol.fields import AddressedHeader, Header, fields_of
 from roquet.protocol.frame_decoder import FrameDecoder
-from roquet.protocol.headers.addressed import AddressedHeader
 from roquet.store.appends import Appended
 from tests.support.accounts import Signer, signed
 from tests.support.drafts import draft

@@ -4,7 +4,7 @@ from roquet.broker.messages.acks import AckQueue, OnTimeout
 from roquet.net.router import Reply, Request
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import NoFields
 from tests.support.broker_bed import BedClient, BrokerBed
 from tests.support.fake_clock import FakeClock
 

@@ -10,17 +10,17 @@ from roquet.net.serving import Server
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.name_server import BrokerData, QueueData, TopicRoute
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.messages import (
-    PullMessageHeader,
-    PullMessageReplyHeader,
-)
-from roquet.protocol.headers.name_server import GetRouteHeader
-from roquet.protocol.headers.offsets import (
+from roquet.protocol.headers.groups import (
     GetMaxOffsetHeader,
     GetMinOffsetHeader,
     OffsetReplyHeader,
     SearchOffsetHeader,
 )
+from roquet.protocol.headers.messages import (
+    PullMessageHeader,
+    PullMessageReplyHeader,
+)
+from roquet.protocol.headers.name_server import GetRouteHeader
 from tests.support.drafts import draft
 
 TOPIC = "orders"

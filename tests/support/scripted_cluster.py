@@ -19,9 +19,8 @@ from roquet.protocol.bodies.name_server import (
 )
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
-from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.addressed import AddressedHeader, NoFields
-from roquet.protocol.headers.groups import UnregisterClientHeader
+from roquet.protocol.fields import AddressedHeader, NoFields, field_texts
+from roquet.protocol.headers.groups import UnregisterClientHeader, UpdateConsumerOffsetHeader
 from roquet.protocol.headers.messages import (
     SendBackHeader,
     SendMessageHeaderV2,
@@ -29,7 +28,6 @@ from roquet.protocol.headers.messages import (
     ViewMessageHeader,
 )
 from roquet.protocol.headers.name_server import GetRouteHeader
-from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
 
 Script = Callable[["ScriptedBroker", Request[SendMessageHeaderV2]], Answer]
 

@@ -25,8 +25,8 @@ from roquet.access.errors import BadRules, RulesNotSaved, UnknownAccount
 from roquet.clock import Clock
 from roquet.disk import Disk, replace_file
 from roquet.net.service import to_its_end
-from roquet.protocol.bodies.accounts import AccountConfig
 from roquet.protocol.bodies.body import DataVersion
+from roquet.protocol.bodies.brokers import AccountConfig
 
 log = logging.getLogger(__name__)
 

@@ -30,8 +30,8 @@ from roquet.access.accounts import AccessRules, Account
 from roquet.access.addresses import Addresses, read_addresses
 from roquet.access.errors import BadRules
 from roquet.protocol.acl import Right, read_right
-from roquet.protocol.bodies.accounts import AccountConfig
 from roquet.protocol.bodies.body import DataVersion
+from roquet.protocol.bodies.brokers import AccountConfig
 from roquet.protocol.errors import BadRight
 from roquet.protocol.names import retry_topic
 

@@ -26,9 +26,8 @@ from roquet.broker.loading import (
     opened_store,
 )
 from roquet.broker.messages.acks import AckQueue
-from roquet.broker.messages.appending import Messages, refused_writes_log, take_copied
+from roquet.broker.messages.appending import LateSends, Messages, refused_writes_log, take_copied
 from roquet.broker.messages.expiry import Expiry
-from roquet.broker.messages.late_sends import LateSends
 from roquet.broker.messages.long_polling import LongPolls
 from roquet.broker.registration import Registrar, identity_of
 from roquet.broker.replication.master import SlaveLinks

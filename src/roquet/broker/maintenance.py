@@ -1,4 +1,4 @@
-"""What a broker does without being asked, again and again."""
+"""What a broker does without a request: periodic work, and the promotion of a slave in place."""
 
 import asyncio
 import logging
@@ -7,11 +7,12 @@ from functools import partial
 from typing import Final
 
 from roquet.broker.broker import Broker
+from roquet.broker.delays.delays import loaded_delays
 from roquet.broker.delays.delivering import count_waiting, deliver_delayed, save_progress
 from roquet.broker.errors import TableNotWritten
 from roquet.broker.membership import disable_slow_groups, expire_clients
 from roquet.broker.messages.expiry import Expiry
-from roquet.broker.registration import Registered
+from roquet.broker.registration import Registered, identity_of
 from roquet.broker.replication import table_sync
 from roquet.broker.replication.replication import Replication
 from roquet.broker.tables.queue_locks import LockTable
@@ -265,3 +266,38 @@ async def _scrub(store: MessageStore) -> None:
         log.warning("put %d queue entries right", report.repaired_entries)
     if report.is_round_over:
         log.debug("every record of the log was checked again")
+
+
+def promote(broker: Broker, epoch: int) -> None:
+    """A slave becomes the master, in the running process and without losing a connection.
+
+    It takes messages from now on; replication from the former master is stopped. The way back is
+    not here: a master that steps down may have to cut the end of its log, which only opening a
+    store does. So it restarts in place (`supervisor`).
+
+    Raises StateNotSaved, StoreUnavailable, and OSError when the port for slaves cannot be opened;
+    then the broker has to restart.
+    """
+    replication, store = broker.replication, broker.store
+    assert replication.secret is not None, "only a broker with epochs is promoted"
+    replication.stop_following()
+    # Before the first byte of the new epoch.
+    replication.secret.epochs.begin(epoch, store.log_end)
+    broker.config = broker.config.as_master(replication.secret.epochs.ack_rule)
+    replication.lead(broker.config)
+    broker.tables.offsets.lead()
+    broker.tables.offsets.cut_back(store.max_offset)
+    store.lead()
+    # Changes that are in the log and were not in the last copies of the tables.
+    broker.replication.table_log.apply(are_new=True)
+    broker.replication.table_log.lead(epoch)
+    # The master's progress counts as far as its log has arrived here.
+    broker.waiting.progress.truncate(store.log_end)
+    broker.waiting.pending_halves.load()
+    broker.waiting.delays = loaded_delays(
+        store, broker.clock, broker.config.store.delay_levels_ms, broker.waiting.progress
+    )
+    start_leading(broker)
+    # At once: clients find it with their next route update.
+    broker.registrar.identify(identity_of(broker.config))
+    log.info("%s is the master of epoch %d now", broker.config.broker_name, epoch)

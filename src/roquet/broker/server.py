@@ -16,9 +16,8 @@ from roquet.broker.loading import WITHOUT_REPLICAS, StartState
 from roquet.broker.maintenance import learn, start_upkeep
 from roquet.broker.membership import connection_lost
 from roquet.broker.messages.subscriptions import load_sql_filters
-from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
 from roquet.broker.replication.epochs import SharedSecret
-from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.settings.config import FAST_PORT_DISTANCE, HA_PORT_DISTANCE, BrokerConfig
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.address_server import AddressServer, read_source

@@ -27,7 +27,7 @@ from roquet.protocol.bodies.name_server import (
 )
 from roquet.protocol.bodies.topics import TopicList
 from roquet.protocol.codes import VERSION_4_9_4, RequestCode as Code, ResponseCode
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import NoFields
 from roquet.protocol.headers.name_server import (
     AddWritePermissionHeader,
     AddWritePermissionReplyHeader,

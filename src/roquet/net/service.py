@@ -124,3 +124,22 @@ async def _done(work: Work) -> None:
     waiting = work()
     if waiting is not None:
         await waiting
+
+
+async def run_until_first_fails(*directions: Coroutine[None, None, None]) -> None:
+    """For the two directions of a link, or a lease and its user: tasks that end together.
+
+    Runs until one of them fails, and raises its error. None of them returns by itself.
+
+    Not a TaskGroup: that of Python 3.11 forgets that it was cancelled when a task fails just then.
+    """
+    tasks = [asyncio.ensure_future(each) for each in directions]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        # They wait at a socket or a pause, so this takes no time.
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -10,15 +10,17 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from roquet.protocol.bodies.accounts import AccountConfigs, Acl, User
 from roquet.protocol.bodies.body import DataVersion, read_body
 from roquet.protocol.bodies.brokers import (
+    AccountConfigs,
+    Acl,
     BrokerStats,
     ColdDataFlow,
     EpochList,
     HaStatus,
     TimerCheckpoint,
     TimerMetrics,
+    User,
     WaitingMessages,
     read_timer_checkpoint,
 )
@@ -81,18 +83,15 @@ from roquet.protocol.bodies.topics import (
 from roquet.protocol.codes import RequestCode as Code, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.errors import BadBody
-from roquet.protocol.fields import Header, read_header
+from roquet.protocol.fields import AddressedHeader, Header, NoFields, read_header
 from roquet.protocol.headers import (
-    accounts,
     brokers,
     groups,
     messages,
     name_server,
-    offsets,
     pop,
     topics,
 )
-from roquet.protocol.headers.addressed import AddressedHeader, NoFields
 from roquet.protocol.messages.batch import BatchItem, decode_batch
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import split_records
@@ -218,13 +217,13 @@ _CLIENT_TO_BROKER: Final = (
     Entry(Code.QUERY_MESSAGE, messages.QueryMessageHeader, messages.QueryMessageReplyHeader,
           reply_body=_records),
     Entry(Code.VIEW_MESSAGE_BY_ID, messages.ViewMessageHeader, reply_body=_records),
-    Entry(Code.QUERY_CONSUMER_OFFSET, offsets.QueryConsumerOffsetHeader, offsets.OffsetReplyHeader),
-    Entry(Code.UPDATE_CONSUMER_OFFSET, offsets.UpdateConsumerOffsetHeader),
-    Entry(Code.GET_MAX_OFFSET, offsets.GetMaxOffsetHeader, offsets.OffsetReplyHeader),
-    Entry(Code.GET_MIN_OFFSET, offsets.GetMinOffsetHeader, offsets.OffsetReplyHeader),
-    Entry(Code.SEARCH_OFFSET_BY_TIMESTAMP, offsets.SearchOffsetHeader, offsets.OffsetReplyHeader),
-    Entry(Code.GET_EARLIEST_MSG_STORETIME, offsets.EarliestStoreTimeHeader,
-          offsets.EarliestStoreTimeReplyHeader),
+    Entry(Code.QUERY_CONSUMER_OFFSET, groups.QueryConsumerOffsetHeader, groups.OffsetReplyHeader),
+    Entry(Code.UPDATE_CONSUMER_OFFSET, groups.UpdateConsumerOffsetHeader),
+    Entry(Code.GET_MAX_OFFSET, groups.GetMaxOffsetHeader, groups.OffsetReplyHeader),
+    Entry(Code.GET_MIN_OFFSET, groups.GetMinOffsetHeader, groups.OffsetReplyHeader),
+    Entry(Code.SEARCH_OFFSET_BY_TIMESTAMP, groups.SearchOffsetHeader, groups.OffsetReplyHeader),
+    Entry(Code.GET_EARLIEST_MSG_STORETIME, groups.EarliestStoreTimeHeader,
+          groups.EarliestStoreTimeReplyHeader),
     Entry(Code.HEART_BEAT, AddressedHeader, groups.HeartbeatReplyHeader, body=Heartbeat),
     Entry(Code.UNREGISTER_CLIENT, groups.UnregisterClientHeader),
     Entry(Code.CHECK_CLIENT_CONFIG, body=SubscriptionCheck),
@@ -255,8 +254,8 @@ _POP: Final = (
 _BROKER_TO_CLIENT: Final = (
     Entry(Code.CHECK_TRANSACTION_STATE, messages.CheckTransactionHeader, body=_records),
     Entry(Code.NOTIFY_CONSUMER_IDS_CHANGED, groups.ConsumersChangedHeader),
-    Entry(Code.RESET_CONSUMER_CLIENT_OFFSET, offsets.ResetOffsetHeader, body=_reset_offsets),
-    Entry(Code.GET_CONSUMER_STATUS_FROM_CLIENT, offsets.ConsumerStatusHeader,
+    Entry(Code.RESET_CONSUMER_CLIENT_OFFSET, groups.ResetOffsetHeader, body=_reset_offsets),
+    Entry(Code.GET_CONSUMER_STATUS_FROM_CLIENT, groups.ConsumerStatusHeader,
           reply_body=ConsumerStatus),
     Entry(Code.GET_CONSUMER_RUNNING_INFO, groups.RunningInfoHeader,
           reply_body=ConsumerRunningInfo),
@@ -310,7 +309,7 @@ _TOPICS_AND_GROUPS: Final = (
     Entry(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, reply_body=TopicList),
     Entry(Code.QUERY_TOPIC_CONSUME_BY_WHO, topics.TopicConsumersHeader, reply_body=GroupList),
     Entry(Code.QUERY_TOPICS_BY_CONSUMER, topics.TopicsByConsumerHeader, reply_body=TopicList),
-    Entry(Code.QUERY_CONSUME_TIME_SPAN, offsets.ConsumeTimeSpanHeader,
+    Entry(Code.QUERY_CONSUME_TIME_SPAN, groups.ConsumeTimeSpanHeader,
           reply_body=ConsumeTimeSpans),
     Entry(Code.QUERY_CONSUME_QUEUE, topics.QueryConsumeQueueHeader,
           reply_body=ConsumeQueueView),
@@ -326,17 +325,17 @@ _TOPICS_AND_GROUPS: Final = (
           reply_body=GroupForbidden),
     Entry(Code.QUERY_SUBSCRIPTION_BY_CONSUMER, groups.SubscriptionByConsumerHeader,
           reply_body=GroupSubscription),
-    Entry(Code.GET_CONSUME_STATS, offsets.ConsumeStatsHeader, reply_body=ConsumeStats),
+    Entry(Code.GET_CONSUME_STATS, groups.ConsumeStatsHeader, reply_body=ConsumeStats),
     Entry(Code.GET_CONSUMER_CONNECTION_LIST, groups.ConsumerConnectionsHeader,
           reply_body=ConsumerConnections),
     Entry(Code.GET_PRODUCER_CONNECTION_LIST, groups.ProducerConnectionsHeader,
           reply_body=ProducerConnections),
     Entry(Code.GET_ALL_PRODUCER_INFO, reply_body=ProducerTable),
-    Entry(Code.INVOKE_BROKER_TO_RESET_OFFSET, offsets.ResetOffsetHeader, reply_body=ResetOffsets),
-    Entry(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, offsets.ConsumerStatusHeader,
+    Entry(Code.INVOKE_BROKER_TO_RESET_OFFSET, groups.ResetOffsetHeader, reply_body=ResetOffsets),
+    Entry(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, groups.ConsumerStatusHeader,
           reply_body=ConsumerStatus),
-    Entry(Code.CLONE_GROUP_OFFSET, offsets.CloneGroupOffsetHeader),
-    Entry(Code.QUERY_CORRECTION_OFFSET, offsets.CorrectionOffsetHeader,
+    Entry(Code.CLONE_GROUP_OFFSET, groups.CloneGroupOffsetHeader),
+    Entry(Code.QUERY_CORRECTION_OFFSET, groups.CorrectionOffsetHeader,
           reply_body=CorrectionOffsets),
     Entry(Code.RESUME_CHECK_HALF_MESSAGE, messages.ResumeCheckHeader),
 )
@@ -348,7 +347,7 @@ _BROKER_ADMIN: Final = (
           reply_body=_settings),
     Entry(Code.GET_BROKER_RUNTIME_INFO, reply_body=KvTable),
     Entry(Code.VIEW_BROKER_STATS_DATA, brokers.BrokerStatsHeader, reply_body=BrokerStats),
-    Entry(Code.GET_BROKER_CONSUME_STATS, offsets.BrokerConsumeStatsHeader,
+    Entry(Code.GET_BROKER_CONSUME_STATS, groups.BrokerConsumeStatsHeader,
           reply_body=ConsumeStatsList),
     Entry(Code.CLEAN_EXPIRED_CONSUMEQUEUE),
     Entry(Code.CLEAN_UNUSED_TOPIC),
@@ -359,21 +358,21 @@ _BROKER_ADMIN: Final = (
 
 # Tools to brokers: access control, 4.x and 5.x.
 _ACCESS: Final = (
-    Entry(Code.UPDATE_AND_CREATE_ACL_CONFIG, accounts.PutAccountHeader),
-    Entry(Code.DELETE_ACL_CONFIG, accounts.DeleteAccountHeader),
-    Entry(Code.GET_BROKER_CLUSTER_ACL_INFO, reply_header=accounts.AccountsVersionReplyHeader),
-    Entry(Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, accounts.GlobalWhiteAddressesHeader),
+    Entry(Code.UPDATE_AND_CREATE_ACL_CONFIG, brokers.PutAccountHeader),
+    Entry(Code.DELETE_ACL_CONFIG, brokers.DeleteAccountHeader),
+    Entry(Code.GET_BROKER_CLUSTER_ACL_INFO, reply_header=brokers.AccountsVersionReplyHeader),
+    Entry(Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, brokers.GlobalWhiteAddressesHeader),
     Entry(Code.GET_BROKER_CLUSTER_ACL_CONFIG, reply_body=AccountConfigs),
-    Entry(Code.AUTH_CREATE_USER, accounts.UserHeader, body=User),
-    Entry(Code.AUTH_UPDATE_USER, accounts.UserHeader, body=User),
-    Entry(Code.AUTH_DELETE_USER, accounts.UserHeader),
-    Entry(Code.AUTH_GET_USER, accounts.UserHeader, reply_body=User),
-    Entry(Code.AUTH_LIST_USER, accounts.ListUsersHeader, reply_body=list[User]),
-    Entry(Code.AUTH_CREATE_ACL, accounts.PolicyHeader, body=Acl),
-    Entry(Code.AUTH_UPDATE_ACL, accounts.PolicyHeader, body=Acl),
-    Entry(Code.AUTH_DELETE_ACL, accounts.DeletePolicyHeader),
-    Entry(Code.AUTH_GET_ACL, accounts.PolicyHeader, reply_body=Acl),
-    Entry(Code.AUTH_LIST_ACL, accounts.ListPoliciesHeader, reply_body=list[Acl]),
+    Entry(Code.AUTH_CREATE_USER, brokers.UserHeader, body=User),
+    Entry(Code.AUTH_UPDATE_USER, brokers.UserHeader, body=User),
+    Entry(Code.AUTH_DELETE_USER, brokers.UserHeader),
+    Entry(Code.AUTH_GET_USER, brokers.UserHeader, reply_body=User),
+    Entry(Code.AUTH_LIST_USER, brokers.ListUsersHeader, reply_body=list[User]),
+    Entry(Code.AUTH_CREATE_ACL, brokers.PolicyHeader, body=Acl),
+    Entry(Code.AUTH_UPDATE_ACL, brokers.PolicyHeader, body=Acl),
+    Entry(Code.AUTH_DELETE_ACL, brokers.DeletePolicyHeader),
+    Entry(Code.AUTH_GET_ACL, brokers.PolicyHeader, reply_body=Acl),
+    Entry(Code.AUTH_LIST_ACL, brokers.ListPoliciesHeader, reply_body=list[Acl]),
 )
 
 # Between replicas of a broker, and from tools to them.

@@ -25,6 +25,28 @@ class Header(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     """Base of every request and reply header; wire names are the attribute names in camel case."""
 
 
+class NoFields(Header):
+    """A request or reply without header fields."""
+
+
+class AddressedHeader(Header, kw_only=True):
+    """What 5.x adds to most requests: the broker and the namespace they are meant for.
+
+    The fields serve its proxies and static topics. They are inherited because they are one
+    declaration on the other side, too; a header that never carries them derives from `Header`.
+    Keyword only, so that a subclass may start with its mandatory fields.
+    """
+
+    broker_name: str | None = msgspec.field(name="bname", default=None)
+    namespace: str | None = msgspec.field(name="ns", default=None)
+    is_namespaced: bool | None = msgspec.field(name="nsd", default=None)
+    is_oneway: bool | None = msgspec.field(name="oway", default=None)
+
+
+class TopicAddressedHeader(AddressedHeader, kw_only=True):
+    is_logical: bool | None = msgspec.field(name="lo", default=None)
+
+
 H = TypeVar("H", bound=Header)
 
 

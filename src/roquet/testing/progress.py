@@ -16,7 +16,7 @@ from roquet.protocol.bodies.offsets import ConsumerStatus
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of
-from roquet.protocol.headers.offsets import ConsumerStatusHeader
+from roquet.protocol.headers.groups import ConsumerStatusHeader
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import SCHEDULE_TOPIC, retry_topic

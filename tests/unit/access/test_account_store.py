@@ -21,7 +21,7 @@ from roquet.access.account_store import (
 from roquet.access.acl_file import RulesDocument, read_document
 from roquet.access.errors import BadRules, RulesNotSaved, UnknownAccount
 from roquet.disk import Disk
-from roquet.protocol.bodies.accounts import AccountConfig
+from roquet.protocol.bodies.brokers import AccountConfig
 from tests.support.accounts import ACCOUNTS, ADMIN, KNOWN, accounts_file
 from tests.support.fake_clock import START_MS, FakeClock
 from tests.support.quick_disk import QuickDisk

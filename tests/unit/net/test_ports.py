@@ -6,7 +6,7 @@ from itertools import repeat
 
 import pytest
 
-from roquet.broker.ports import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
+from roquet.broker.settings.config import FAST_PORT_DISTANCE, HA_PORT_DISTANCE
 from roquet.net import listening
 from roquet.net.errors import NoFreePort
 from roquet.net.listening import PORTS, at_free_port, free_port

@@ -26,15 +26,14 @@ from roquet.protocol.catalog import (
 from roquet.protocol.codes import VERSION_3_0_11, VERSION_OURS, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.errors import BadBody, BadHeaderField, BadMessage
-from roquet.protocol.fields import Header, fields_of, fields_text
-from roquet.protocol.headers.addressed import NoFields, TopicAddressedHeader
+from roquet.protocol.fields import Header, NoFields, TopicAddressedHeader, fields_of, fields_text
+from roquet.protocol.headers.groups import ResetOffsetHeader
 from roquet.protocol.headers.messages import (
     PullMessageReplyHeader,
     SendMessageHeader,
     SendMessageHeaderV2,
 )
 from roquet.protocol.headers.name_server import RegisterBrokerHeader
-from roquet.protocol.headers.offsets import ResetOffsetHeader
 from roquet.protocol.messages.batch import BatchItem
 from roquet.protocol.messages.batch_writing import encode_batch
 from tests.support.records import PLAIN_DRAFT, record_of

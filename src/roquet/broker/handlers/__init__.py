@@ -9,8 +9,7 @@ from roquet.broker.handlers import (
     clients,
     offsets,
     progress,
-    pulling,
-    queries,
+    reading,
     relays,
     roles,
     runtime,
@@ -21,11 +20,10 @@ from roquet.broker.handlers import (
 
 ROUTES = (
     *sending.ROUTES,
-    *pulling.ROUTES,
+    *reading.ROUTES,
     *clients.ROUTES,
     *offsets.ROUTES,
     *relays.ROUTES,
-    *queries.ROUTES,
     *progress.ROUTES,
     *topics.ROUTES,
     *transactions.ROUTES,

@@ -22,16 +22,16 @@ from roquet.broker.broker import Access, Broker
 from roquet.broker.handlers.answers import defer
 from roquet.net.errors import Refused
 from roquet.net.router import Deferred, Reply, Request, on
-from roquet.protocol.bodies.accounts import AccountConfig, AccountConfigs
 from roquet.protocol.bodies.body import write_body
+from roquet.protocol.bodies.brokers import AccountConfig, AccountConfigs
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.accounts import (
+from roquet.protocol.fields import NoFields
+from roquet.protocol.headers.brokers import (
     AccountsVersionReplyHeader,
     DeleteAccountHeader,
     GlobalWhiteAddressesHeader,
     PutAccountHeader,
 )
-from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.host import unpack_host
 
 log = logging.getLogger(__name__)

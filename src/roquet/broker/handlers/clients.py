@@ -30,7 +30,7 @@ from roquet.protocol.bodies.groups import (
     QueueLockRequest,
 )
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.addressed import AddressedHeader, NoFields
+from roquet.protocol.fields import AddressedHeader, NoFields
 from roquet.protocol.headers.groups import (
     AllGroupConfigsHeader,
     AllGroupConfigsReplyHeader,

@@ -11,7 +11,7 @@ from roquet.protocol.acl import Right
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.clients import Heartbeat, SubscriptionCheck
 from roquet.protocol.bodies.groups import QueueLockRequest
-from roquet.protocol.headers.addressed import AddressedHeader, NoFields
+from roquet.protocol.fields import AddressedHeader, NoFields
 from roquet.protocol.headers.messages import (
     EndTransactionHeader,
     SendBackHeader,

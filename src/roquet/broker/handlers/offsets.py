@@ -35,7 +35,7 @@ from roquet.protocol.headers.brokers import (
     AllOffsetsHeader,
     AllOffsetsReplyHeader,
 )
-from roquet.protocol.headers.offsets import (
+from roquet.protocol.headers.groups import (
     CloneGroupOffsetHeader,
     CorrectionOffsetHeader,
     EarliestStoreTimeHeader,

@@ -27,12 +27,12 @@ from roquet.protocol.bodies.offsets import (
 )
 from roquet.protocol.bodies.topics import TopicConfig, TopicList, TopicOffsets, TopicStats
 from roquet.protocol.codes import RequestCode
-from roquet.protocol.headers.addressed import NoFields
-from roquet.protocol.headers.groups import SubscriptionByConsumerHeader
-from roquet.protocol.headers.offsets import (
+from roquet.protocol.fields import NoFields
+from roquet.protocol.headers.groups import (
     BrokerConsumeStatsHeader,
     ConsumeStatsHeader,
     ConsumeTimeSpanHeader,
+    SubscriptionByConsumerHeader,
 )
 from roquet.protocol.headers.topics import (
     TopicConsumersHeader,

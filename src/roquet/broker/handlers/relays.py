@@ -28,6 +28,7 @@ from roquet.protocol.errors import BadBody
 from roquet.protocol.fields import fields_of
 from roquet.protocol.headers.groups import (
     ConsumeDirectlyHeader,
+    ConsumerStatusHeader,
     RunningInfoHeader,
 )
 from roquet.protocol.headers.messages import (
@@ -36,7 +37,6 @@ from roquet.protocol.headers.messages import (
     SendMessageHeaderV2,
     SendMessageReplyHeader,
 )
-from roquet.protocol.headers.offsets import ConsumerStatusHeader
 from roquet.protocol.host import unpack_host
 from roquet.protocol.messages.message import Property, SysFlag
 from roquet.protocol.messages.message_id import offset_id, parse_offset_id

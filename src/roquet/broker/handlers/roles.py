@@ -15,7 +15,7 @@ from typing import Final
 from roquet.access.needs import EVERYTHING
 from roquet.broker.broker import Broker
 from roquet.broker.handlers.answers import defer
-from roquet.broker.promotion import promote
+from roquet.broker.maintenance import promote
 from roquet.broker.replication.epochs import AssignedRole, SharedSecret
 from roquet.broker.replication.replication import Replication, RestartAsSlave
 from roquet.net.errors import Refused
@@ -28,7 +28,7 @@ from roquet.protocol.bodies.brokers import (
 )
 from roquet.protocol.bodies.offsets import DelayOffsetTable
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import NoFields
 from roquet.protocol.headers.brokers import (
     AllOffsetsHeader,
     AllProgressReplyHeader,

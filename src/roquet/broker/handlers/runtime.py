@@ -18,7 +18,7 @@ from roquet.net.router import Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import VERSION_OURS, RequestCode, ResponseCode
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import NoFields
 from roquet.protocol.headers.brokers import (
     BrokerConfigReplyHeader,
     BrokerStatsHeader,

@@ -14,7 +14,7 @@ from roquet.net.router import Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.topics import TopicConfig, TopicConfigList, TopicList
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.addressed import AddressedHeader, NoFields
+from roquet.protocol.fields import AddressedHeader, NoFields
 from roquet.protocol.headers.topics import (
     AllTopicConfigsHeader,
     AllTopicConfigsReplyHeader,

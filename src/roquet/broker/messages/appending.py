@@ -6,15 +6,15 @@ result. A message that a consumer could not handle is retried later each time, b
 after the last retry it is kept in the dead-letter topic of its group.
 """
 
+import asyncio
 import logging
-from typing import Final, Self
+from typing import Final, Self, final
 
 import msgspec
 from msgspec.structs import replace
 
 from roquet.broker.messages.acks import AckQueue
 from roquet.broker.messages.expiry import Expiry
-from roquet.broker.messages.late_sends import LateSends
 from roquet.broker.messages.long_polling import LongPolls
 from roquet.broker.replication.replication import Replication
 from roquet.broker.tables.statistics import Statistics
@@ -42,6 +42,59 @@ from roquet.store.replica_log import Grown
 from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
+
+# How often the loop notes that it runs, in the time that a send may wait.
+_SIGN_COUNT: Final = 8
+
+
+@final
+class LateSends:
+    """Refuses sends that waited too long, so that their senders use another broker.
+
+    Apache calls it fast failure, and looks at its queue of requests; we have none. Requests wait in
+    sockets while the loop is busy with something else. So the loop notes periodically that it runs,
+    and whatever it reads after too long a gap may have waited all that time. `wait_s_max` is the
+    time that a send may wait; 0 is no limit.
+    """
+
+    __slots__ = ("_alive_s", "_clock", "refused_count", "wait_s_max")
+
+    def __init__(self, clock: Clock, wait_s_max: float) -> None:
+        self._clock = clock
+        self.wait_s_max = wait_s_max
+        self._alive_s = clock.monotonic_s()
+        self.refused_count = 0
+
+    @property
+    def is_watched(self) -> bool:
+        return self.wait_s_max > 0
+
+    def is_late(self) -> bool:
+        """Whether a send that comes now may have waited for too long."""
+        return self.is_watched and self._silence_s() > self.wait_s_max
+
+    def check(self) -> None:
+        """Raises Refused, in Apache's words."""
+        if self.is_late():
+            self.refused_count += 1
+            waited_ms = round(self._silence_s() * 1000)
+            raise Refused(
+                ResponseCode.SYSTEM_BUSY,
+                "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in "
+                f"queue: {waited_ms}ms, size of queue: 0",
+            )
+
+    def note_alive(self) -> None:
+        self._alive_s = self._clock.monotonic_s()
+
+    async def keep_noting(self) -> None:
+        """For ever."""
+        while True:
+            self.note_alive()
+            await asyncio.sleep(self.wait_s_max / _SIGN_COUNT)
+
+    def _silence_s(self) -> float:
+        return self._clock.monotonic_s() - self._alive_s
 
 
 class Messages(msgspec.Struct, frozen=True):

@@ -31,12 +31,11 @@ from roquet.broker.replication.handshake import (
 )
 from roquet.broker.replication.in_sync import Replica
 from roquet.broker.replication.replica_progress import ReplicaProgress, Slave
-from roquet.broker.replication.run_until_first_fails import run_until_first_fails
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.net.byte_stream import ByteStream, PlainStream, accept_stream
 from roquet.net.errors import AddressTaken, TlsNotUsable, TlsRefused
-from roquet.net.service import OnFailure, Services
+from roquet.net.service import OnFailure, Services, run_until_first_fails
 from roquet.net.tls.contexts import ServerTls
 from roquet.protocol.host import Address
 from roquet.store.message_store import MessageStore

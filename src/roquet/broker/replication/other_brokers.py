@@ -20,8 +20,7 @@ from roquet.protocol.bodies.body import Body, DataVersion, read_body, write_body
 from roquet.protocol.bodies.name_server import ClusterInfo, KvTable, TopicRoute
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
-from roquet.protocol.fields import Header, header_reader
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import Header, NoFields, header_reader
 from roquet.protocol.headers.name_server import (
     GetRouteHeader,
     QueryDataVersionHeader,

@@ -22,7 +22,6 @@ from roquet.broker.replication.frames import FrameReader, encode_epoch_report, e
 from roquet.broker.replication.handshake import Registration, register_at_master
 from roquet.broker.replication.in_sync import AckRule
 from roquet.broker.replication.replica_progress import do_nothing
-from roquet.broker.replication.run_until_first_fails import run_until_first_fails
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
 from roquet.net.addresses import split_address
@@ -30,6 +29,7 @@ from roquet.net.byte_stream import ByteStream, connect_stream
 from roquet.net.errors import NetError, TlsRefused
 from roquet.net.limits import DEFAULT_LIMITS
 from roquet.net.peers import CONNECT_TIMEOUT_S
+from roquet.net.service import run_until_first_fails
 from roquet.state_file import StateFileError
 from roquet.store.errors import StoreError
 from roquet.store.message_store import MessageStore

@@ -41,14 +41,13 @@ from roquet.protocol.bodies.topics import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.errors import BadBody
-from roquet.protocol.fields import Header, header_reader
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import Header, NoFields, header_reader
 from roquet.protocol.headers.brokers import (
     AllOffsetsHeader,
     AllOffsetsReplyHeader,
     AllProgressReplyHeader,
 )
-from roquet.protocol.headers.offsets import UpdateConsumerOffsetHeader
+from roquet.protocol.headers.groups import UpdateConsumerOffsetHeader
 from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)

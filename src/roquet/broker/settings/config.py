@@ -15,7 +15,6 @@ import msgspec
 from msgspec.structs import replace
 
 from roquet.access.accounts import OwnAccount
-from roquet.broker.ports import HA_PORT_DISTANCE
 from roquet.broker.replication.in_sync import AckPolicy, AckRule
 from roquet.net.limits import DEFAULT_LIMITS, DEFAULT_SERVER_LIMITS, ConnectionLimits, ServerLimits
 from roquet.net.tls.settings import TlsFiles, TlsSettings
@@ -25,6 +24,12 @@ from roquet.protocol.names import TRACE_TOPIC
 from roquet.settings.changes import LOG_LEVEL_DEFAULT, LogLevel
 from roquet.settings.options import ConfigError
 from roquet.store.config import StoreConfig
+
+# The ports of a broker, seen from `listen_port`. The distances are fixed: peers compute one port
+# from the other. The fast port of old clients and of Apache slaves has everything but pulls.
+FAST_PORT_DISTANCE: Final = -2
+HA_PORT_DISTANCE: Final = 1
+
 
 LOOPBACK: Final = "127.0.0.1"
 SECRET_SIZE_MIN: Final = 16

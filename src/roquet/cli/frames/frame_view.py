@@ -15,9 +15,8 @@ from roquet.protocol.catalog import decode_reply, decode_request
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command, decode_command
 from roquet.protocol.errors import BadBody, ProtocolError
-from roquet.protocol.fields import field_texts
+from roquet.protocol.fields import NoFields, field_texts
 from roquet.protocol.frame import SERIALIZER_JSON
-from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.lenient_json import JSON_ERRORS, strict_json
 from roquet.protocol.messages.batch import BatchItem
 from roquet.protocol.messages.message import StoredMessage

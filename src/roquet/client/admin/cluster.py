@@ -16,16 +16,17 @@ from roquet.client.cluster.brokers import reply_body, reply_header
 from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.errors import ClientError, RequestRefused, Unreachable
 from roquet.client.timestamps import moment_of, utc
-from roquet.protocol.bodies.accounts import AccountConfig, AccountConfigs
+from roquet.protocol.bodies.brokers import AccountConfig, AccountConfigs
 from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.errors import ProtocolError
-from roquet.protocol.headers.accounts import DeleteAccountHeader, PutAccountHeader
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import NoFields
 from roquet.protocol.headers.brokers import (
+    DeleteAccountHeader,
     DemoteBrokerHeader,
     PromoteBrokerHeader,
     PromoteBrokerReplyHeader,
+    PutAccountHeader,
 )
 from roquet.protocol.headers.name_server import (
     DeleteKvConfigHeader,

@@ -29,7 +29,7 @@ from roquet.protocol.bodies.clients import (
 )
 from roquet.protocol.bodies.groups import GroupConfig, GroupConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.addressed import AddressedHeader
+from roquet.protocol.fields import AddressedHeader
 from roquet.protocol.headers.groups import (
     AllGroupConfigsHeader,
     ConsumerConnectionsHeader,

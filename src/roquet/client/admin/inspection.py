@@ -24,10 +24,9 @@ from roquet.protocol.bodies.offsets import ConsumeOffsets, ConsumeStats, Consume
 from roquet.protocol.bodies.topics import ConsumeQueueView, TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.errors import ProtocolError
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import NoFields
 from roquet.protocol.headers.brokers import BrokerStatsHeader
-from roquet.protocol.headers.groups import AllGroupConfigsHeader
-from roquet.protocol.headers.offsets import BrokerConsumeStatsHeader
+from roquet.protocol.headers.groups import AllGroupConfigsHeader, BrokerConsumeStatsHeader
 from roquet.protocol.headers.topics import AllTopicConfigsHeader, QueryConsumeQueueHeader
 from roquet.protocol.properties_text import read_properties_text, write_properties_text
 

@@ -13,7 +13,7 @@ from roquet.client.errors import RequestRefused
 from roquet.client.timestamps import moment_of
 from roquet.protocol.bodies.clients import ProducerConnections, ProducerTable
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import NoFields
 from roquet.protocol.headers.groups import ProducerConnectionsHeader
 
 

@@ -31,7 +31,7 @@ from roquet.protocol.bodies.offsets import (
     ConsumeTimeSpans,
 )
 from roquet.protocol.codes import RequestCode
-from roquet.protocol.headers.offsets import ConsumeStatsHeader, ConsumeTimeSpanHeader
+from roquet.protocol.headers.groups import ConsumeStatsHeader, ConsumeTimeSpanHeader
 from roquet.protocol.names import RETRY_PREFIX, retry_topic
 
 # The time of a missing message is -1, which would be an age of half a century.

@@ -23,8 +23,8 @@ from roquet.client.queue_ref import QueueRef
 from roquet.client.timestamps import timestamp_ms
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode
 from roquet.protocol.command import OUR_LANGUAGE
-from roquet.protocol.headers.addressed import NoFields
-from roquet.protocol.headers.offsets import ResetOffsetHeader
+from roquet.protocol.fields import NoFields
+from roquet.protocol.headers.groups import ResetOffsetHeader
 
 # A moment, the first or last message, an offset, or one for each queue.
 ResetTarget = datetime | StartFrom | int | Mapping[QueueRef, int]

@@ -39,8 +39,7 @@ from roquet.protocol.bodies.name_server import ClusterInfo
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.errors import ProtocolError
-from roquet.protocol.fields import Header
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import Header, NoFields
 from roquet.protocol.names import TOOLS_GROUP
 
 ADMIN_TIMEOUT_S: Final = 5.0

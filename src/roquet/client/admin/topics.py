@@ -22,7 +22,7 @@ from roquet.protocol.bodies.topics import (
     TopicStats,
 )
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import NoFields
 from roquet.protocol.headers.name_server import (
     AddWritePermissionHeader,
     AddWritePermissionReplyHeader,

@@ -16,7 +16,7 @@ from roquet.client.errors import RequestRefused
 from roquet.client.timestamps import moment_of
 from roquet.protocol.bodies import brokers as bodies
 from roquet.protocol.codes import RequestCode
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import NoFields
 from roquet.protocol.names import RETRY_PREFIX
 
 

@@ -21,10 +21,9 @@ from roquet.protocol.bodies.offsets import ConsumerOffsetTable
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
 from roquet.protocol.command import OUR_LANGUAGE, Command
 from roquet.protocol.errors import ProtocolError
-from roquet.protocol.fields import Header, read_header
-from roquet.protocol.headers.addressed import AddressedHeader, NoFields
-from roquet.protocol.headers.groups import ConsumerListHeader
-from roquet.protocol.headers.offsets import (
+from roquet.protocol.fields import AddressedHeader, Header, NoFields, read_header
+from roquet.protocol.headers.groups import (
+    ConsumerListHeader,
     EarliestStoreTimeHeader,
     EarliestStoreTimeReplyHeader,
     GetMaxOffsetHeader,

@@ -12,7 +12,7 @@ from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.clients import Heartbeat
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
 from roquet.protocol.command import OUR_LANGUAGE
-from roquet.protocol.headers.addressed import AddressedHeader
+from roquet.protocol.fields import AddressedHeader
 from roquet.protocol.headers.groups import UnregisterClientHeader
 
 log = logging.getLogger(__name__)

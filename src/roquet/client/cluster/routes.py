@@ -17,7 +17,7 @@ from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.name_server import ClusterInfo, QueueData, TopicRoute
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.errors import BadBody
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import NoFields
 from roquet.protocol.headers.name_server import GetRouteHeader
 from roquet.protocol.names import TEMPLATE_TOPIC
 from roquet.throttled_log import ThrottledLog

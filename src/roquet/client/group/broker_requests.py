@@ -29,9 +29,10 @@ from roquet.protocol.errors import BadBody
 from roquet.protocol.headers.groups import (
     ConsumeDirectlyHeader,
     ConsumersChangedHeader,
+    ConsumerStatusHeader,
+    ResetOffsetHeader,
     RunningInfoHeader,
 )
-from roquet.protocol.headers.offsets import ConsumerStatusHeader, ResetOffsetHeader
 
 # Tools find the version by its name.
 _CLIENT_VERSION: Final = "V4_9_8"

@@ -13,7 +13,7 @@ from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.clients import SubscriptionCheck, SubscriptionData
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.errors import BadExpression, TooLarge
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import NoFields
 from roquet.protocol.subscription import (
     ALL_TAGS,
     ExpressionType,

@@ -42,7 +42,7 @@ from roquet.protocol.bodies.clients import (
     MessageModel,
 )
 from roquet.protocol.codes import RequestCode
-from roquet.protocol.headers.addressed import AddressedHeader
+from roquet.protocol.fields import AddressedHeader
 from roquet.protocol.headers.groups import UnregisterClientHeader
 from roquet.protocol.names import RETRY_PREFIX
 from roquet.protocol.subscription import Subscription

@@ -2,8 +2,7 @@
 
 from msgspec import field
 
-from roquet.protocol.fields import Header, Int32, Int64
-from roquet.protocol.headers.addressed import AddressedHeader, TopicAddressedHeader
+from roquet.protocol.fields import AddressedHeader, Header, Int32, Int64, TopicAddressedHeader
 
 
 class SendMessageHeader(TopicAddressedHeader, kw_only=True):

@@ -1,7 +1,6 @@
 """Headers of 5.x pop consumption: the broker hands out messages one by one and waits for acks."""
 
-from roquet.protocol.fields import Header, Int32, Int64
-from roquet.protocol.headers.addressed import TopicAddressedHeader
+from roquet.protocol.fields import Header, Int32, Int64, TopicAddressedHeader
 
 
 class PopMessageHeader(TopicAddressedHeader):

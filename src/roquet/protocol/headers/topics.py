@@ -1,7 +1,6 @@
 """Headers of administration by topic."""
 
-from roquet.protocol.fields import Header, Int32, Int64
-from roquet.protocol.headers.addressed import AddressedHeader, TopicAddressedHeader
+from roquet.protocol.fields import AddressedHeader, Header, Int32, Int64, TopicAddressedHeader
 
 
 class CreateTopicHeader(TopicAddressedHeader):

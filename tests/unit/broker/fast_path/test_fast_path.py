@@ -14,9 +14,8 @@ from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.command import Command, encode_command
-from roquet.protocol.fields import read_header
+from roquet.protocol.fields import NoFields, read_header
 from roquet.protocol.frame_decoder import FrameDecoder
-from roquet.protocol.headers.addressed import NoFields
 from roquet.protocol.headers.messages import SendMessageReplyHeader
 from roquet.protocol.messages.batch_writing import encode_batch
 from roquet.protocol.messages.record import split_records

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from roquet.broker.handlers import ROUTES
 from roquet.net.router import Reply
-from roquet.protocol.bodies.accounts import AccountConfigs
 from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.brokers import AccountConfigs
 from roquet.protocol.codes import RequestCode as Code, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.accounts import (
+from roquet.protocol.headers.brokers import (
     DeleteAccountHeader,
     GlobalWhiteAddressesHeader,
     PutAccountHeader,

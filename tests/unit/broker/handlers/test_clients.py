@@ -23,8 +23,7 @@ from roquet.protocol.bodies.groups import ConsumerIds, GroupConfig, LockedQueues
 from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.catalog import decode_request
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.addressed import AddressedHeader
+from roquet.protocol.fields import AddressedHeader, field_texts
 from roquet.protocol.headers.groups import (
     ConsumerListHeader,
     ConsumersChangedHeader,

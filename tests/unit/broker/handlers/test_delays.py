@@ -20,8 +20,7 @@ from roquet.protocol.bodies.offsets import (
 )
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
-from roquet.protocol.fields import read_header
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import NoFields, read_header
 from roquet.protocol.headers.brokers import (
     AllOffsetsHeader,
     AllProgressReplyHeader,

@@ -11,8 +11,7 @@ from roquet.protocol.bodies.groups import (
     GroupConfigTable,
 )
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.addressed import AddressedHeader
+from roquet.protocol.fields import AddressedHeader, field_texts
 from roquet.protocol.headers.groups import (
     AllGroupConfigsHeader,
     DeleteGroupHeader,

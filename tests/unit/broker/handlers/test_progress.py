@@ -13,13 +13,13 @@ from roquet.protocol.bodies.offsets import (
 )
 from roquet.protocol.bodies.topics import TopicConfig, TopicList, TopicOffsets, TopicStats
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
-from roquet.protocol.headers.groups import SubscriptionByConsumerHeader
-from roquet.protocol.headers.messages import PullMessageHeader
-from roquet.protocol.headers.offsets import (
+from roquet.protocol.headers.groups import (
     BrokerConsumeStatsHeader,
     ConsumeStatsHeader,
     ConsumeTimeSpanHeader,
+    SubscriptionByConsumerHeader,
 )
+from roquet.protocol.headers.messages import PullMessageHeader
 from roquet.protocol.headers.topics import (
     TopicConsumersHeader,
     TopicsByConsumerHeader,

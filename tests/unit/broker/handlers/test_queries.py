@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.handlers.queries import ENTRY_COUNT_MAX, UNIQUE_KEY_COUNT_MAX
+from roquet.broker.handlers.reading import ENTRY_COUNT_MAX, UNIQUE_KEY_COUNT_MAX
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.topics import ConsumeQueueView
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -168,7 +168,7 @@ async def test_one_look_shows_a_limited_number_of_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ENTRY_COUNT_MAX < 10_000
-    monkeypatch.setattr("roquet.broker.handlers.queries.ENTRY_COUNT_MAX", 2)
+    monkeypatch.setattr("roquet.broker.handlers.reading.ENTRY_COUNT_MAX", 2)
     async with broker_bed(tmp_path) as bed:
         for _ in range(3):
             bed.put()

@@ -10,11 +10,10 @@ from roquet.protocol.bodies.groups import GroupConfig, GroupConfigList
 from roquet.protocol.bodies.topics import TopicConfig, TopicConfigList
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode, ResponseCode
 from roquet.protocol.command import Command
-from roquet.protocol.fields import Header
-from roquet.protocol.headers.addressed import AddressedHeader
-from roquet.protocol.headers.groups import DeleteGroupHeader
-from roquet.protocol.headers.offsets import (
+from roquet.protocol.fields import AddressedHeader, Header
+from roquet.protocol.headers.groups import (
     CloneGroupOffsetHeader,
+    DeleteGroupHeader,
     ResetOffsetHeader,
 )
 from roquet.protocol.headers.topics import CreateTopicHeader, DeleteTopicHeader

@@ -13,9 +13,9 @@ from roquet.protocol.command import Command, reply_to
 from roquet.protocol.fields import field_texts
 from roquet.protocol.headers.groups import (
     ConsumeDirectlyHeader,
+    ConsumerStatusHeader,
     RunningInfoHeader,
 )
-from roquet.protocol.headers.offsets import ConsumerStatusHeader
 from roquet.protocol.messages.message_id import offset_id
 from tests.support.broker_bed import BedClient, BrokerBed
 

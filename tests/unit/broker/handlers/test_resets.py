@@ -11,7 +11,7 @@ from roquet.protocol.bodies.offsets import ResetOffsetList, ResetOffsets
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.offsets import ResetOffsetHeader
+from roquet.protocol.headers.groups import ResetOffsetHeader
 from tests.support.broker_bed import VERSION_4_9_7, VERSION_5_5_0, BedClient, BrokerBed
 from tests.support.eventually import eventually
 from tests.support.fake_clock import START_MS

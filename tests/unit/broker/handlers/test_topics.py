@@ -16,8 +16,7 @@ from roquet.protocol.bodies.topics import (
 )
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
-from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.addressed import AddressedHeader
+from roquet.protocol.fields import AddressedHeader, field_texts
 from roquet.protocol.headers.topics import (
     AllTopicConfigsHeader,
     CreateTopicHeader,

@@ -15,10 +15,9 @@ from roquet.net.limits import DEFAULT_LIMITS, ConnectionLimits
 from roquet.net.router import DEFERRED, Reply, ReplyDeferred, Request, encode_answer
 from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
-from roquet.protocol.fields import field_texts, read_header
+from roquet.protocol.fields import NoFields, field_texts, read_header
 from roquet.protocol.frame import SERIALIZER_BINARY, SERIALIZER_JSON
-from roquet.protocol.headers.addressed import NoFields
-from roquet.protocol.headers.offsets import OffsetReplyHeader
+from roquet.protocol.headers.groups import OffsetReplyHeader
 from roquet.store.errors import SyncFailed
 from tests.support.broker_bed import BrokerBed, broker_bed
 from tests.support.eventually import eventually

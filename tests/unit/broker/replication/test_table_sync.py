@@ -30,7 +30,7 @@ from roquet.protocol.bodies.offsets import (
 )
 from roquet.protocol.bodies.topics import TopicConfig, TopicConfigTable
 from roquet.protocol.codes import RequestCode
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import NoFields
 from roquet.protocol.names import HALF_TOPIC, TRANSACTION_GROUP
 from roquet.testing import Cluster
 from tests.support.eventually import eventually

@@ -11,8 +11,7 @@ from roquet.client.cluster.name_servers import NameServers, name_server_source
 from roquet.client.errors import BadArgument
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command
-from roquet.protocol.fields import Header
-from roquet.protocol.headers.addressed import NoFields
+from roquet.protocol.fields import Header, NoFields
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 

@@ -35,11 +35,9 @@ from roquet.protocol.command import Command
 from roquet.protocol.fields import Header, fields_of
 from roquet.protocol.headers.groups import (
     ConsumeDirectlyHeader,
-    RunningInfoHeader,
-)
-from roquet.protocol.headers.offsets import (
     ConsumerStatusHeader,
     ResetOffsetHeader,
+    RunningInfoHeader,
 )
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster

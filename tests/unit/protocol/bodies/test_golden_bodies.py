@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from roquet.protocol.bodies import (
-    accounts,
     body,
     brokers,
     clients,
@@ -38,10 +37,10 @@ REQUEST_TYPES: Final[dict[int, Any]] = {
     400: pop.AssignmentQuery,
     401: pop.RequestModeSetting,
     906: dict,  # Made by hand: no real peer sends a body with it.
-    3001: accounts.User,
-    3002: accounts.User,
-    3006: accounts.Acl,
-    3007: accounts.Acl,
+    3001: brokers.User,
+    3002: brokers.User,
+    3006: brokers.Acl,
+    3007: brokers.Acl,
     200151: pop.BatchAckRequest,
 }
 REPLY_TYPES: Final[dict[int, Any]] = {
@@ -51,7 +50,7 @@ REPLY_TYPES: Final[dict[int, Any]] = {
     41: groups.LockedQueues,
     43: offsets.ConsumerOffsetTable,
     45: offsets.DelayOffsetTable,
-    54: accounts.AccountConfigs,
+    54: brokers.AccountConfigs,
     61: brokers.TimerMetrics,
     105: name_server.TopicRoute,
     106: name_server.ClusterInfo,
@@ -92,10 +91,10 @@ REPLY_TYPES: Final[dict[int, Any]] = {
     901: name_server.BrokerMemberGroupReply,
     907: brokers.HaStatus,
     2003: brokers.ColdDataFlow,
-    3004: accounts.User,
-    3005: list[accounts.User],
-    3009: accounts.Acl,
-    3010: list[accounts.Acl],
+    3004: brokers.User,
+    3005: list[brokers.User],
+    3009: brokers.Acl,
+    3010: list[brokers.Acl],
 }
 STATE_FILE_TYPES: Final[dict[str, Any]] = {
     "consumerOffset.json": offsets.ConsumerOffsetTable,

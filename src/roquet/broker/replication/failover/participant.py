@@ -14,7 +14,7 @@ from typing import Final, final
 import msgspec
 
 from roquet.broker.broker import Broker
-from roquet.broker.promotion import promote
+from roquet.broker.maintenance import promote
 from roquet.broker.registration import identity_of
 from roquet.broker.replication.epochs import LogPlace, SharedSecret
 from roquet.broker.replication.failover.election import (
@@ -38,9 +38,9 @@ from roquet.broker.replication.failover.records import (
 from roquet.broker.replication.in_sync import LagBound, Replica, next_members, wanted_members
 from roquet.broker.replication.lease import Lease
 from roquet.broker.replication.replication import Replication, RestartAsSlave
-from roquet.broker.replication.run_until_first_fails import run_until_first_fails
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
+from roquet.net.service import run_until_first_fails
 from roquet.net.tls.contexts import ClientTls
 from roquet.state_file import StateNotSaved
 from roquet.store.errors import StoreUnavailable

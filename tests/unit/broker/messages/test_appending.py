@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.messages.late_sends import LateSends
+from roquet.broker.messages.appending import LateSends
 from roquet.broker.settings.apache_keys import read_config
 from roquet.net.errors import Refused
 from roquet.protocol.codes import RequestCode, ResponseCode
