@@ -49,6 +49,11 @@ DENIED: Final = Metric(
     MetricKind.COUNTER,
     "Requests denied by access control.",
 )
+CERTIFICATE_EXPIRY: Final = Metric(
+    "roquet_certificate_expiry_timestamp_seconds",
+    MetricKind.GAUGE,
+    "When the certificate of the server expires, in seconds since 1970; absent without a file.",
+)
 CPU: Final = Metric(
     "process_cpu_seconds_total", MetricKind.COUNTER, "CPU time of the process, user and system."
 )
@@ -69,7 +74,10 @@ LOOP_LAG: Final = Metric(
     "How late the event loop is; every request waits at least as long.",
 )
 SERVER_METRICS: Final = (INFO, READY)
-CONNECTION_METRICS: Final = (CONNECTIONS, HELD, CONNECTIONS_REFUSED, CUT_OFF, REFUSED, DENIED)
+CONNECTION_METRICS: Final = (
+    *(CONNECTIONS, HELD, CONNECTIONS_REFUSED, CUT_OFF, REFUSED, DENIED),
+    CERTIFICATE_EXPIRY,
+)
 PROCESS_METRICS: Final = (CPU, MEMORY, OPEN_FILES, OPEN_FILES_MAX, LOOP_LAG)
 
 _PROC: Final = Path("/proc/self")
@@ -92,6 +100,11 @@ def measure_connections(
     for code, count in budget.refusals.items():
         into.add(REFUSED, own | {"code": _code_name(code)}, count)
     into.add(DENIED, own, denied_count)
+
+
+def measure_certificate(expires_ms: int | None, own: Labels, into: Exposition) -> None:
+    if expires_ms is not None:
+        into.add(CERTIFICATE_EXPIRY, own, expires_ms / 1000)
 
 
 def measure_process(into: Exposition, loop_lags: Histogram) -> None:

@@ -239,7 +239,10 @@ def list_kv(server: NameServer, request: Request[ListKvConfigHeader]) -> Reply:
 
 
 def get_config(server: NameServer, _request: Request[NoFields]) -> Reply:
-    return Reply(body=write_properties_text(config_texts(server.config)))
+    """With what an operator has to know besides: when the certificate expires."""
+    expires_ms = server.tls.expires_ms
+    state = {} if expires_ms is None else {"certificateExpires": str(expires_ms)}
+    return Reply(body=write_properties_text(config_texts(server.config) | state))
 
 
 def update_config(server: NameServer, request: Request[NoFields]) -> Deferred:

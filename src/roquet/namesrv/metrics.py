@@ -55,6 +55,7 @@ class MonitoredNameServer:
         into.add(TOPICS, own, len(server.routes.topics()))
         denied_count = 0 if server.guard is None else server.guard.denied_count
         server_metrics.measure_connections(server.connection_budget, denied_count, own, into)
+        server_metrics.measure_certificate(server.tls.expires_ms, own, into)
         yield
 
     def unready_reasons(self) -> list[str]:

@@ -117,6 +117,8 @@ def get_runtime_info(broker: Broker, _request: Request[NoFields]) -> Reply:
     table |= broker.replication.runtime_entries()
     table["brokerPermission"] = str(broker.config.permission)
     table["registrationConflict"] = broker.registrar.conflict or ""
+    if broker.access.tls.expires_ms is not None:
+        table["certificateExpires"] = str(broker.access.tls.expires_ms)
     table["brokerVersion"] = str(VERSION_OURS)
     table["brokerVersionDesc"] = _VERSION_NAME
     table["startAcceptSendRequestTimeStamp"] = str(broker.config.accept_sends_from_ms)

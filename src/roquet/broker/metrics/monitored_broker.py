@@ -135,6 +135,7 @@ class MonitoredBroker:
         into.add(PERMISSION, own, broker.config.permission)
         denied_count = 0 if broker.access.guard is None else broker.access.guard.denied_count
         server_metrics.measure_connections(broker.access.connection_budget, denied_count, own, into)
+        server_metrics.measure_certificate(broker.access.tls.expires_ms, own, into)
         yield from measure_storage(broker, own, into)
         yield from measure_replication(broker, own, into)
         yield from traffic.measure_traffic(broker, own, into)

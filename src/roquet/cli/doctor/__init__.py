@@ -7,13 +7,16 @@ what the remedy is.
 import asyncio
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from roquet.cli.admin_commands.commands import Session, define_command
 from roquet.cli.admin_commands.failures import DONE, FAILED
 from roquet.cli.doctor import groups, servers, topics
 from roquet.cli.doctor.finding import Finding, Line, Severity, count_of, lines_of, summary
-from roquet.client.admin.cluster import BrokerInfo
+from roquet.client.admin.cluster import BrokerInfo, certificate_expiry
 from roquet.client.errors import ClientError
+from roquet.client.timestamps import utc
+from roquet.clock import SystemClock
 from roquet.reporting import Report, ReportTable
 
 
@@ -73,8 +76,13 @@ async def _findings(session: Session) -> list[Finding]:
         settings = await _settings(session, answering)
         for name, each in settings.items():
             found += servers.of_settings(name, each)
+        now = utc(SystemClock().now_ms())
         for broker in answering:
             found += servers.of_disk(broker, settings.get(broker.broker_name, {}))
+            subject = f"broker {broker.broker_name}"
+            found += servers.of_certificate(subject, broker.certificate_expires, now)
+        for address, expires in (await _name_server_certificates(session)).items():
+            found += servers.of_certificate(f"name server {address}", expires, now)
         progress.advance()
         if not answering:
             return found
@@ -86,6 +94,15 @@ async def _findings(session: Session) -> list[Finding]:
             progress.advance()
         found += servers.of_missing(admin.missing, found)
     return found
+
+
+async def _name_server_certificates(session: Session) -> Mapping[str, datetime | None]:
+    """Empty if they do not tell: one that cannot be reached is a finding already."""
+    try:
+        configs = await session.admin.name_server_config()
+    except ClientError:
+        return {}
+    return {address: certificate_expiry(each) for address, each in configs.items()}
 
 
 async def _settings(

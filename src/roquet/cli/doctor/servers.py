@@ -17,6 +17,9 @@ from roquet.protocol.codes import Permission
 # settings, and their defaults in percent.
 _DISK_FULL_SOON: Final = ("diskMaxUsedSpaceRatio", 75)
 _DISK_FULL: Final = ("diskSpaceWarningLevelRatio", 90)
+# Time left to replace a certificate.
+_CERTIFICATE_WARNING: Final = timedelta(days=30)
+_CERTIFICATE_PROBLEM: Final = timedelta(days=7)
 # Clocks are reported in seconds, and a response takes time.
 _CLOCK_DIFFERENCE_MAX: Final = timedelta(seconds=5)
 
@@ -35,6 +38,20 @@ def of_name_servers(errors: Mapping[str, str | None]) -> Iterator[Finding]:
             or "start it (roquet namesrv), or correct -n, NAMESRV_ADDR or the config file"
         )
         yield Finding(severity, subject, f"unreachable: {error}", remedy)
+
+
+def of_certificate(subject: str, expires: datetime | None, now: datetime) -> Iterator[Finding]:
+    """Clients that verify a server refuse it from the moment its certificate expires."""
+    if expires is None or expires - now > _CERTIFICATE_WARNING:
+        return
+    is_over = expires <= now
+    yield Finding(
+        Severity.PROBLEM if expires - now <= _CERTIFICATE_PROBLEM else Severity.WARNING,
+        subject,
+        f"its certificate {'expired' if is_over else 'expires'} at {_moment(expires)}",
+        "replace its certificate files; a running server reads them again",
+        "its certificate has expired, or will soon",
+    )
 
 
 def of_brokers(brokers: Sequence[BrokerInfo], name_servers: Sequence[str]) -> Iterator[Finding]:

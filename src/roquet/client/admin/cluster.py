@@ -103,6 +103,8 @@ class BrokerInfo:
     error: str | None = None
     # How far its clock is ahead of the local one.
     clock_difference: timedelta | None = None
+    # Of its TLS files. Only Roquet brokers report it.
+    certificate_expires: datetime | None = None
 
     @property
     def is_master(self) -> bool:
@@ -245,7 +247,13 @@ async def _described(servers: AdminServers, broker: BrokerInfo) -> BrokerInfo:
         divergent=_divergent(table),
         problem="; ".join(filter(None, map(table.get, _PROBLEM_KEYS))) or None,
         clock_difference=None if its_clock is None else its_clock - local,
+        certificate_expires=certificate_expiry(table),
     )
+
+
+def certificate_expiry(table: Mapping[str, str]) -> datetime | None:
+    """From the runtime values of a broker, or the settings of a name server."""
+    return moment_of(_whole_number(table.get("certificateExpires")) or 0)
 
 
 def _writes(permission: str) -> str | None:

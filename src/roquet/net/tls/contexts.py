@@ -7,6 +7,7 @@ import asyncio
 import logging
 import ssl
 from enum import Enum
+from pathlib import Path
 from typing import Final, final
 
 from roquet.clock import Clock
@@ -86,6 +87,8 @@ class ServerTls:
         self._clock = clock
         self._context: ssl.SSLContext | None = None
         self._outgoing: ssl.SSLContext | None = None
+        # When the first certificate in the files of this server expires; None without any.
+        self.expires_ms: int | None = None
         self._making: asyncio.Future[ssl.SSLContext] | None = None
         self.reload()
         if self.mode is TlsMode.ENFORCING and settings.is_self_signed:
@@ -126,10 +129,17 @@ class ServerTls:
 
     def reload(self) -> None:
         """Open connections are not affected. Raises TlsNotUsable, and changes nothing."""
-        outgoing = _outgoing_context(self._settings)
-        if self.mode is not TlsMode.DISABLED and not self._settings.is_self_signed:
-            self._context = self._accepting_context(self._settings.server)
+        settings = self._settings
+        outgoing = _outgoing_context(settings)
+        used = [settings.client] if outgoing is not None else []
+        if self.mode is not TlsMode.DISABLED and not settings.is_self_signed:
+            self._context = self._accepting_context(settings.server)
+            used.append(settings.server)
         self._outgoing = outgoing
+        self.expires_ms = min(
+            (_expires_ms(each.certificate) for each in used if each.certificate is not None),
+            default=None,
+        )
 
     def _self_signed_context(self) -> ssl.SSLContext:
         try:
@@ -187,6 +197,15 @@ def _outgoing_context(settings: TlsSettings) -> ssl.SSLContext | None:
         return client_context(files, check_host=files.trusted is None, verify=verify)
     except OSError as error:  # SSLError is a subclass.
         raise TlsNotUsable(str(files), str(error)) from None
+
+
+def _expires_ms(certificate: Path) -> int:
+    """Of a file that a context has loaded: the certificate of this side, and what signed it."""
+    # Large; servers without files of their own start faster without it.
+    from cryptography.x509 import load_pem_x509_certificates  # noqa: PLC0415
+
+    chain = load_pem_x509_certificates(certificate.read_bytes())
+    return min(round(each.not_valid_after_utc.timestamp() * 1000) for each in chain)
 
 
 def _load_own(context: ssl.SSLContext, files: TlsFiles) -> None:

@@ -109,6 +109,23 @@ def test_the_remedy_of_a_broker_fits_its_error(error: str, remedy: str) -> None:
     assert remedy in (found.remedy or "")
 
 
+@pytest.mark.parametrize(
+    ("left", "found"),
+    [
+        (None, []),
+        (timedelta(days=31), []),
+        (timedelta(days=30), ["warning: its certificate expires at 2026-12-01 00:00:00+00:00"]),
+        (timedelta(days=7), ["problem: its certificate expires at 2026-12-01 00:00:00+00:00"]),
+        (timedelta(0), ["problem: its certificate expired at 2026-12-01 00:00:00+00:00"]),
+    ],
+)
+def test_a_certificate_is_replaced_in_time(left: timedelta | None, found: list[str]) -> None:
+    end = datetime(2026, 12, 1, tzinfo=UTC)
+    now = end if left is None else end - left
+    expires = None if left is None else end
+    assert bad([*servers.of_certificate("broker a", expires, now)]) == found
+
+
 def test_a_broker_that_fails_later_is_a_problem_too() -> None:
     late = MissingBroker("b", "b:1", Unreachable("b:1", "hangs"))
     known = Finding(Severity.PROBLEM, "broker a", "hangs", "start it")

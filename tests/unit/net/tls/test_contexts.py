@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from roquet.clock import SystemClock
 from roquet.net.errors import TlsNotUsable, TlsRefused
 from roquet.net.tls.contexts import ServerTls, is_encrypted
 from roquet.net.tls.settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
-from tests.support.certificates import Authority
+from tests.support.certificates import DAY, Authority
 
 CLOCK = SystemClock()
 
@@ -30,6 +31,29 @@ def test_a_broken_file_changes_nothing_at_a_reload(tmp_path: Path) -> None:
         path.write_text(text)
     tls.reload()
     assert tls.context is not before
+
+
+def test_the_first_certificate_to_expire_counts(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server = authority.vouch_for("server", lifetime=30 * DAY)
+    client = authority.vouch_for("client", lifetime=9 * DAY)
+    # With what signed it, which is valid for a year.
+    chain = server.certificate.read_bytes() + authority.certificate.read_bytes()
+    server.certificate.write_bytes(chain)
+    settings = TlsSettings(server=server.files, client=client.files)
+
+    def days_left(tls: ServerTls) -> float:
+        assert tls.expires_ms is not None
+        return round((tls.expires_ms - CLOCK.now_ms()) / DAY.total_seconds() / 1000)
+
+    tls = ServerTls(settings, CLOCK)
+    # That of a client is not used.
+    assert days_left(tls) == 30
+    assert days_left(ServerTls(replace(settings, encrypt_calls=True), CLOCK)) == 9
+    authority.vouch_for("server", lifetime=60 * DAY)
+    tls.reload()
+    assert days_left(tls) == 60
+    assert ServerTls(TlsSettings(), CLOCK).expires_ms is None
 
 
 @pytest.mark.parametrize("password", [None, "wrong"])
