@@ -10,6 +10,7 @@ import yaml
 
 from roquet import Message, Producer, PullConsumer, StartFrom
 from roquet.broker.metrics.monitored_broker import METRICS as OF_BROKERS
+from roquet.cli.serving.broker_process import PORT_STEP
 from roquet.monitoring.exposition import MetricKind
 from roquet.monitoring.server_metrics import PROCESS_METRICS as OF_PROCESSES
 from roquet.namesrv.metrics import METRICS as OF_NAME_SERVERS
@@ -34,6 +35,7 @@ class Case(NamedTuple):
 
 BROKER = 'job="roquet",instance="h:1",cluster="c",node_type="broker",node_id="a"'
 NAMES = 'job="roquet",instance="h:1",cluster="",node_type="nameserver",node_id="n"'
+EXPIRY, DAY_S = "roquet_certificate_expiry_timestamp_seconds", 86_400
 GROUP = f'{BROKER},consumer_group="g",topic="t",is_retry="false",is_system="false"'
 
 
@@ -60,6 +62,15 @@ CASES = {
             f"roquet_info{{{NAMES}}}": "1x180",
             f'roquet_registered_brokers{{{NAMES},broker_cluster="c"}}': "1x180",
         },
+    ),
+    "RoquetBrokerLost": one("roquet_lost_brokers", "1x180", "0x180", f'{NAMES},broker_cluster="c"'),
+    # Series start at 1970, so what is left of a certificate is its expiry less three hours.
+    "RoquetCertificateExpires": Case(
+        {f"{EXPIRY}{{{BROKER}}}": f"{29 * DAY_S}x180"},
+        {f"{EXPIRY}{{{BROKER}}}": f"{31 * DAY_S}x180"},
+    ),
+    "RoquetCertificateExpired": Case(
+        {f"{EXPIRY}{{{BROKER}}}": f"{7 * DAY_S}x180"}, {f"{EXPIRY}{{{BROKER}}}": f"{8 * DAY_S}x180"}
     ),
     "RoquetLoopLate": Case(
         histogram("roquet_event_loop_lag_seconds", "5"),
@@ -105,6 +116,16 @@ CASES = {
             f'roquet_replication_role{{{BROKER},role="async_master"}}': "1x180",
         },
     ),
+    "RoquetSendsNotSafe": one(
+        "roquet_sends_not_safe_total", "0+1x180", "7x180", f'{BROKER},code="flush_slave_timeout"'
+    ),
+    # Ten a minute after one a minute, and always one a minute.
+    "RoquetRetriesRising": one(
+        "roquet_messages_sent_back_total",
+        "0+1x160 170+10x20",
+        "0+1x180",
+        f'{BROKER},consumer_group="g",topic="t"',
+    ),
     "RoquetGroupBehind": one("rocketmq_consumer_lag_latency", "400000x180", "4x180", GROUP),
     "RoquetNobodyConsumes": Case(
         {f"rocketmq_consumer_lag_messages{{{GROUP}}}": "5x180"},
@@ -134,6 +155,19 @@ def expressions() -> list[str]:
 def test_prometheus_accepts_settings_and_rules() -> None:
     assert f"{len(alerts())} rules found" in promtool("check", "rules", RULES)
     promtool("check", "config", DEPLOY / "prometheus" / "prometheus.yml")
+
+
+def test_prometheus_finds_the_servers_of_the_units() -> None:
+    text = (DEPLOY / "prometheus" / "roquet.targets.yml").read_text()
+    (listed,) = yaml.safe_load(text)
+    ports = {
+        re.findall(r"^httpListen=(\d+)$", path.read_text(), re.MULTILINE)[0]
+        for path in (DEPLOY / "systemd").glob("*.conf")
+    }
+    assert {each.rpartition(":")[2] for each in listed["targets"]} == ports
+    # Those of more processes only have to be uncommented.
+    commented = [int(port) for port in re.findall(r"# - 127\.0\.0\.1:(\d+)", text)]
+    assert commented == [9877 + PORT_STEP * number for number in (1, 2, 3)]
 
 
 def test_every_metric_that_is_asked_for_exists() -> None:

@@ -35,7 +35,7 @@ gets, so KEEP_WAITING and DROP proceed. Failed is forever: the broker has to sto
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, final
@@ -168,6 +168,8 @@ class AckQueue:
         self._is_handing_over = False
         self._is_release_due = False
         self._timer: asyncio.TimerHandle | None = None
+        # Sends that were answered before they were safe, by the code of the reply.
+        self.late_counts: Counter[ResponseCode] = Counter()
         # The supervisor of the broker waits for this and stops it.
         self.has_failed = asyncio.Event()
 
@@ -284,9 +286,14 @@ class AckQueue:
             if queue[0].end <= self._safe_end:
                 queue.popleft().release()
             elif replicas is not None and not replicas.is_awaited(queue[0].end):
-                queue.popleft().be_late(ResponseCode.SLAVE_NOT_AVAILABLE)
+                self._be_late(queue.popleft(), ResponseCode.SLAVE_NOT_AVAILABLE)
             else:
                 return
+
+    def _be_late(self, waiting: _WaitingReplies | _WaitingCall, why: ResponseCode) -> None:
+        if isinstance(waiting, _WaitingReplies) and waiting.late is OnTimeout.REPORT:
+            self.late_counts[why] += waiting.count
+        waiting.be_late(why)
 
     def _show(self) -> None:
         shown_end = EVERYTHING if self._replicas is None else self._replicas.shown_end
@@ -320,7 +327,7 @@ class AckQueue:
             if late.late is OnTimeout.KEEP_WAITING:
                 self._overdue.append(late)
             else:
-                late.be_late(why)
+                self._be_late(late, why)
         if queue:
             self._set_timer()
         if self._replicas is not None:

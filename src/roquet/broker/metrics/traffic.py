@@ -47,6 +47,12 @@ NOT_STORED: Final = Metric(
     MetricKind.COUNTER,
     "Sends that the store did not take: too large, or the disk is full.",
 )
+NOT_SAFE: Final = Metric(
+    "roquet_sends_not_safe_total",
+    MetricKind.COUNTER,
+    "Sends that were stored and answered before disk or replicas had confirmed them, by code.",
+    ("code",),
+)
 SENDS: Final = Metric(
     "roquet_sends_total",
     MetricKind.COUNTER,
@@ -64,7 +70,7 @@ EMPTY_PULLS: Final = Metric(
 )
 _OF_MESSAGES: Final = (
     *(MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT, DEAD_LETTERS, SENT_BACK, NOT_STORED),
-    *(SENDS, PULLS, EMPTY_PULLS),
+    *(NOT_SAFE, SENDS, PULLS, EMPTY_PULLS),
 )
 _TYPE_ATTRIBUTE: Final = "message.type"
 _USUAL_TYPE: Final = "normal"
@@ -184,6 +190,8 @@ def _measure_messages(broker: Broker, own: Labels, into: Exposition) -> Iterator
         into.add(SENT_BACK, own | {"topic": topic, "consumer_group": group}, tally.count)
         yield
     into.add(NOT_STORED, own, statistics.failed_put_count)
+    for code, count in broker.messages.acks.late_counts.items():
+        into.add(NOT_SAFE, own | {"code": code.name.lower()}, count)
     for metric, paths in ((SENDS, statistics.sends), (PULLS, statistics.pulls)):
         into.add(metric, own | {"way": "lane", "path": "fast"}, paths.fast)
         into.add(metric, own | {"way": "handler", "path": "slow"}, paths.slow)

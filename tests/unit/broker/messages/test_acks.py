@@ -408,6 +408,7 @@ async def test_without_a_slave_a_send_hears_so_at_once(copied: CopiedLine) -> No
     copied.acks.send_when_safe(copied.client.connection, 300, stored_frames(copied, 1, 2), 2)
     assert await copied.outcome() == (ResponseCode.SLAVE_NOT_AVAILABLE, 1)
     assert await copied.outcome() == (ResponseCode.SLAVE_NOT_AVAILABLE, 2)
+    assert copied.acks.late_counts == {ResponseCode.SLAVE_NOT_AVAILABLE: 2}
 
 
 async def test_without_a_slave_a_change_is_said_to_be_done_here_alone(copied: CopiedLine) -> None:
