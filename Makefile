@@ -100,7 +100,7 @@ docs: $(READY)  ## the site, in build/site; what is made from the sources is mad
 	@$(BIN)/mkdocs build --quiet
 	@echo "build/site/index.html"
 
-dist: $(READY)  ## source archive and wheel in dist; the wheel is tried in an empty environment
+dist: $(READY)  ## source archive and a wheel per Python found here; each is tried in an empty environment
 	@$(BIN)/python -m scripts.packages
 
 sanitize: $(READY)  ## golden and hostile bytes through what is compiled, under AddressSanitizer

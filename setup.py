@@ -1,16 +1,23 @@
 """Compiles every `.pyx`, and writes down the commit; all else is said in pyproject.toml."""
 
 import os
+import shlex
 import subprocess
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.command.dist_info import dist_info
 from setuptools.command.sdist import sdist
 
 SOURCE = Path("src")
 # `roquet --version` reads it; a checkout has none.
 COMMIT_FILE = "roquet/built_from.txt"
+# Debug information is four fifths of what is compiled: there is none unless CFLAGS ask for it.
+COMPILE_ARGUMENTS = [] if "-g" in os.environ.get("CFLAGS", "") else ["-g0"]
+HEADERS = "#include <Python.h>\n#include <zlib.h>\n"
 
 
 def extension(path: Path) -> Extension:
@@ -22,7 +29,27 @@ def extension(path: Path) -> Extension:
         include_dirs=[str(SOURCE)],
         depends=declarations,
         libraries=["z"],
+        extra_compile_args=COMPILE_ARGUMENTS,
     )
+
+
+def check_compiler() -> None:
+    """Before minutes of translating what could not be compiled. Raises SystemExit."""
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    command = [*compiler, f"-I{sysconfig.get_path('include')}", "-E", "-"]
+    try:
+        done = subprocess.run(  # noqa: S603
+            command, input=HEADERS, capture_output=True, text=True, check=False
+        )
+        problem = next((line for line in done.stderr.splitlines() if "error" in line), "")
+        is_usable = done.returncode == 0
+    except OSError as error:
+        problem, is_usable = str(error), False
+    if not is_usable:
+        raise SystemExit(
+            "roquet is compiled from C: install a C compiler and the headers of Python and zlib (on"
+            f" Debian: apt-get install gcc libc6-dev zlib1g-dev python3-dev); {problem}"
+        )
 
 
 def commit() -> str | None:
@@ -54,6 +81,20 @@ class BuildPy(build_py):
             write_commit(Path(self.build_lib))
 
 
+class BuildExt(build_ext):
+    def run(self) -> None:
+        check_compiler()
+        super().run()
+
+
+class DistInfo(dist_info):
+    """What pip asks for first, before it downloads anything that this package needs."""
+
+    def run(self) -> None:
+        check_compiler()
+        super().run()
+
+
 class Sdist(sdist):
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         super().make_release_tree(base_dir, files)
@@ -61,7 +102,12 @@ class Sdist(sdist):
 
 
 setup(
-    cmdclass={"build_py": BuildPy, "sdist": Sdist},
+    cmdclass={
+        "build_ext": BuildExt,
+        "build_py": BuildPy,
+        "dist_info": DistInfo,
+        "sdist": Sdist,
+    },
     ext_modules=[extension(path) for path in sorted(SOURCE.rglob("*.pyx"))],
     options={"build_ext": {"parallel": os.cpu_count()}},
 )

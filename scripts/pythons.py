@@ -55,6 +55,14 @@ def chosen(found: Iterable[Interpreter], versions: set[tuple[int, ...]]) -> list
     return usable[:1] + usable[1:][-1:]
 
 
+def newest_of_each(
+    found: Iterable[Interpreter], versions: set[tuple[int, ...]]
+) -> dict[tuple[int, ...], Interpreter]:
+    """The newest patch release of each minor version that is there."""
+    usable = sorted({each for each in found if each.version[:2] in versions})
+    return {each.version[:2]: each for each in usable}
+
+
 def installed() -> Iterator[Interpreter]:
     """Every Python 3 on PATH, in the directories of the system and of version managers."""
     directories = [*map(Path, os.get_exec_path()), Path("/usr/bin"), Path("/usr/local/bin")]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.pythons import Interpreter, chosen, installed, supported
+from scripts.pythons import Interpreter, chosen, installed, newest_of_each, supported
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "make_venv.sh"
 # The interpreter of this environment, not the environment's link to it.
@@ -118,3 +118,11 @@ def test_the_oldest_and_the_newest_supported_ones_are_chosen(
     found = [Interpreter(each, "python") for each in versions]
     picked = chosen(found, {(3, 11), (3, 12), (3, 13)})
     assert [each.version for each in picked] == expected
+
+
+def test_a_wheel_is_built_with_the_newest_patch_release_of_each_version() -> None:
+    versions = [(3, 10, 9), (3, 11, 10), (3, 11, 9), (3, 13, 0)]
+    found = newest_of_each(
+        [Interpreter(each, "python") for each in versions], {(3, 11), (3, 12), (3, 13)}
+    )
+    assert [each.version for each in found.values()] == [(3, 11, 10), (3, 13, 0)]

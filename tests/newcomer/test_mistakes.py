@@ -36,6 +36,12 @@ COMMANDS = {
     ),
     "roquet store inspect nowhere": ("roquet store inspect: nowhere: No such file or directory"),
     "roquet store inspect empty": "roquet store inspect: empty: no commitlog in this directory",
+    "roquet store verify empty": (
+        "roquet store verify: numpy is not installed: pip install 'roquet[tools]'"
+    ),
+    "roquet spark ingest orders lake": (
+        "roquet spark ingest: Spark is not installed: pip install roquet[spark]"
+    ),
 }
 FILES = {
     "notes.txt": "not a directory",
@@ -157,7 +163,7 @@ def test_a_wildcard_is_nothing_to_advertise(home: Home) -> None:
     )
 
 
-def test_a_broken_state_file_is_found(home: Home, tmp_path: Path) -> None:
+def test_a_broken_state_file_is_kept_and_reported(home: Home, tmp_path: Path) -> None:
     with home.running(f"roquet up --dir {tmp_path} --name-server-port 0 --broker-port 0") as up:
         up.wait_for("ready ")
         assert up.stop() == 0
@@ -165,12 +171,6 @@ def test_a_broken_state_file_is_found(home: Home, tmp_path: Path) -> None:
     for path in config.glob("topics.json*"):
         path.unlink()
     (config / "topics.json").write_text('{"topicConfigTable":{')
-    finished = home.run(f"roquet store verify {tmp_path}")
-    assert finished.exit_code == 1
-    assert finished.stdout.startswith(
-        "state: config/topics.json: Input data was truncated; its backup cannot be read either: "
-        "missing; a broker starts without it\n"
-    )
     with home.running(f"roquet up --dir {tmp_path} --name-server-port 0 --broker-port 0") as up:
         up.wait_for("starting without topics.json, kept as topics.json.damaged: ")
         up.wait_for("ready ")

@@ -25,7 +25,7 @@ class JobCommand(NamedTuple):
 def run_job(name: str, run: Callable[[Reporter, Namespace], int], given: Namespace) -> int:
     """The exit code. An error is reported in one line."""
     reporter = Reporter(f"roquet spark {name}", as_json=given.json)
-    if find_spec("pyspark") is None or find_spec("pyarrow") is None:
+    if not all(map(find_spec, ("numpy", "pyarrow", "pyspark"))):
         reporter.fail("Spark is not installed: pip install roquet[spark]")
     from roquet.pipeline.connections import close_readers  # noqa: PLC0415
 

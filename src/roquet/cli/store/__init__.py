@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,7 +23,6 @@ from roquet.errors import RoquetError
 from roquet.reporting import LateProgress, Reporter
 from roquet.store.offline.reader import StoreReader, find_stores
 from roquet.store.offline.repair import repair as repair_store
-from roquet.store.offline.verify import verify as verify_store
 from roquet.temporary import temporary_directory
 
 _INSPECT: Final = """\
@@ -114,12 +114,18 @@ def _inspect(given: Namespace) -> int:
 
 
 def _verify(given: Namespace) -> int:
+    if find_spec("numpy") is None:
+        reason = "numpy is not installed: pip install 'roquet[tools]'"
+        print(f"roquet store verify: {reason}", file=sys.stderr)
+        return 1
     with _failures_reported("verify"):
         stores = _stores(given.directory)
     return max(_verify_one(root, _mark(root, stores)) for root in stores)
 
 
 def _verify_one(root: Path, mark: str) -> int:
+    from roquet.store.offline.verify import verify as verify_store  # noqa: PLC0415
+
     with (
         _failures_reported("verify"),
         temporary_directory() as scratch,

@@ -21,7 +21,8 @@ those of the header, and the last one the newest of its slot (`shape_of`).
 """
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple, final
@@ -162,6 +163,12 @@ class IndexFile:
         """A copy of all entries, from number 1 on, one after another."""
         start = self._entries_start + _ENTRY.size
         return self.file.mapping[start : start + self.filed_count * _ENTRY.size]
+
+    def hashes(self) -> Iterator[tuple[int, list[int]]]:
+        """The physical offset of each record in this file, with the hashes of its keys."""
+        entries = _ENTRY.iter_unpack(self.entries())
+        for physical_offset, of_record in groupby(entries, itemgetter(1)):
+            yield physical_offset, [key_hash for key_hash, *_ in of_record]
 
     def slots(self) -> bytes:
         """A copy of all slots."""

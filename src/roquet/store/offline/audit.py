@@ -28,6 +28,7 @@ from roquet.store.errors import DamagedRange
 from roquet.store.files.layout import StoreLayout
 from roquet.store.keys.index_file import SECONDS_MAX, IndexFile
 from roquet.store.keys.message_keys import KEY_SIZE, KeyBatch
+from roquet.store.offline.rebuild import Fault
 
 ENTRY_TYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 assert ENTRY_TYPE.itemsize == ENTRY_SIZE
@@ -61,17 +62,6 @@ _FORMS: Final[dict[str, Any]] = {
     "consumerOffset.json": ConsumerOffsetTable,
     "delayOffset.json": DelayOffsetTable,
 }
-
-
-class Fault(msgspec.Struct, frozen=True):
-    """What is wrong, with which part of a store, and where in it; for the operator."""
-
-    part: str
-    place: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.part}: {self.place}: {self.reason}"
 
 
 class EntryFault(NamedTuple):
@@ -138,7 +128,7 @@ class KeyFault(NamedTuple):
     reason: str
 
 
-def entries_of(file: IndexFile) -> _Entries:
+def _entries_of(file: IndexFile) -> _Entries:
     """All entries, from number 1 on."""
     return np.frombuffer(file.entries(), _ENTRY_TYPE)
 
@@ -147,7 +137,7 @@ def file_fault(file: IndexFile) -> str | None:
     """The fault of one file in itself."""
     if not file.is_sound:
         return "its header is invalid"
-    entries = entries_of(file)
+    entries = _entries_of(file)
     if not len(entries):
         return None
     offsets = entries["physical_offset"].astype(np.int64)
@@ -208,7 +198,7 @@ def _overlaps(file: IndexFile, part: LogPart) -> bool:
 
 def _found_in(file: IndexFile, part: LogPart) -> _FileEntries:
     start = part.start
-    entries = entries_of(file)
+    entries = _entries_of(file)
     offsets = entries["physical_offset"].astype(np.int64)
     is_kept = (offsets >= start) & (offsets < part.end)
     for damage in part.damages:

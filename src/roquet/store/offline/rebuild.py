@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import numpy as np
+import msgspec
 
 from roquet.disk import Disk
 from roquet.protocol.java_hash import index_hash
@@ -25,7 +25,6 @@ from roquet.store.keys.key_index import BATCH_COUNT, KeyIndexConfig
 from roquet.store.keys.message_keys import KeyBatch
 from roquet.store.log_scan import LogRecord
 from roquet.store.maintenance.queue_deletion import DeletedQueues
-from roquet.store.offline.audit import Fault, entries_of
 from roquet.store.offline.reader import StoreReader
 from roquet.store.queues import ConsumeQueues, queues_on_disk
 
@@ -37,6 +36,17 @@ OnRecords = Callable[[int], object]
 
 def ignore(_count: int) -> None:
     """For callers that show no progress."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """What is wrong, with which part of a store, and where in it; for the operator."""
+
+    part: str
+    place: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.place}: {self.reason}"
 
 
 class Rebuilt(NamedTuple):
@@ -144,14 +154,11 @@ def index_config_of(reader: StoreReader) -> KeyIndexConfig:
 
 def _has_tags(reader: StoreReader, file: IndexFile) -> bool:
     """Whether messages are indexed by their tags, too; decided by the first that has some."""
-    entries = entries_of(file)
-    for offset in np.unique(entries["physical_offset"]).tolist():
+    for offset, hashes in file.hashes():
         try:
             message = read_record(reader.record_at(offset))
         except BadRecord:
             continue
         if message.tags:
-            tags_hash = index_hash(f"{message.topic}#T#{message.tags}")
-            hashes = entries["hash"][entries["physical_offset"] == offset]
-            return tags_hash in hashes.tolist()
+            return index_hash(f"{message.topic}#T#{message.tags}") in hashes
     return False

@@ -24,7 +24,6 @@ from roquet.store.keys.message_keys import join_batches
 from roquet.store.offline.audit import (
     ENTRY_TYPE,
     Entries,
-    Fault,
     LogExtent,
     LogPart,
     entry_faults,
@@ -35,6 +34,7 @@ from roquet.store.offline.audit import (
 )
 from roquet.store.offline.reader import StoreReader, find_store
 from roquet.store.offline.rebuild import (
+    Fault,
     OnRecords,
     ignore,
     index_config_of,
