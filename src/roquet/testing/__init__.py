@@ -8,6 +8,7 @@
         await cluster.consumed("billing")
         assert [message.body for message in cluster.received("bills")] == [b"hello"]
 
+`received` makes a message for tests of a listener alone; they need no cluster.
 `BlockingCluster` is the same for programs without an event loop. With pytest there are fixtures:
 `roquet_cluster`, `roquet_topic`, `roquet_clock` and more, see `plugin.py`.
 
@@ -23,15 +24,27 @@ if TYPE_CHECKING:
     from roquet.testing.blocking import BlockingCluster
     from roquet.testing.clock import MovableClock
     from roquet.testing.cluster import Cluster
-    from roquet.testing.progress import NotConsumed
+    from roquet.testing.messages import received
+    from roquet.testing.progress import HasDeadLetters, NotConsumed, NotReceived
 
-__all__ = ["BlockingCluster", "Cluster", "MovableClock", "NotConsumed"]
+__all__ = [
+    "BlockingCluster",
+    "Cluster",
+    "HasDeadLetters",
+    "MovableClock",
+    "NotConsumed",
+    "NotReceived",
+    "received",
+]
 
 _HOMES: Final = {
     "BlockingCluster": "roquet.testing.blocking",
     "Cluster": "roquet.testing.cluster",
+    "HasDeadLetters": "roquet.testing.progress",
     "MovableClock": "roquet.testing.clock",
     "NotConsumed": "roquet.testing.progress",
+    "NotReceived": "roquet.testing.progress",
+    "received": "roquet.testing.messages",
 }
 
 
@@ -41,3 +54,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(home), name)
     return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -51,15 +51,35 @@ class BlockingCluster(BlockingTwin[Cluster]):
     def received(self, topic: str) -> list[ReceivedMessage]:
         return self._thread.call(lambda: self._twin.received(topic))
 
-    def consumed(self, group: str, *, timeout_s: float = 30.0) -> None:
+    def wait_received(
+        self, topic: str, count: int, *, timeout_s: float = 30.0
+    ) -> list[ReceivedMessage]:
+        return self._thread.run(self._twin.wait_received(topic, count, timeout_s=timeout_s))
+
+    def consumed(
+        self,
+        group: str,
+        *,
+        timeout_s: float = 30.0,
+        skip_delays: bool = False,
+        allow_dead_letters: bool = False,
+    ) -> None:
         """Blocks; where consumers live in an event loop, `await asyncio.to_thread` calls it.
 
-        Raises NotConsumed, and BadArgument inside of a loop, which would wait for itself.
+        Raises as the one of `Cluster`, and BadArgument inside of a loop, which would wait for
+        itself.
         """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            self._thread.run(self._twin.consumed(group, timeout_s=timeout_s))
+            self._thread.run(
+                self._twin.consumed(
+                    group,
+                    timeout_s=timeout_s,
+                    skip_delays=skip_delays,
+                    allow_dead_letters=allow_dead_letters,
+                )
+            )
         else:
             raise BadArgument(
                 "`consumed` blocks, and would stop the event loop it is called in: "

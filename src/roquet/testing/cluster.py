@@ -4,6 +4,7 @@ import asyncio
 import string
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -28,11 +29,17 @@ from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of
 from roquet.protocol.headers.topics import CreateTopicHeader
 from roquet.protocol.host import Address
-from roquet.protocol.names import TEMPLATE_TOPIC
+from roquet.protocol.names import TEMPLATE_TOPIC, dlq_topic
 from roquet.temporary import remove_leftovers, temporary_directory
 from roquet.testing.clock import MovableClock
 from roquet.testing.own_etcd import failover_settings, own_etcd
-from roquet.testing.progress import NotConsumed, left_at, records_of
+from roquet.testing.progress import (
+    HasDeadLetters,
+    NotConsumed,
+    NotReceived,
+    left_at,
+    records_of,
+)
 
 BROKER_COUNT_MAX: Final = len(string.ascii_lowercase)
 REPLICA_COUNT_MAX: Final = 8
@@ -167,11 +174,37 @@ class Cluster(AsyncResource):
         ]
         return sorted(found, key=lambda each: (each.record.store_timestamp, each.queue_offset))
 
-    async def consumed(self, group: str, *, timeout_s: float = 30.0) -> None:
+    async def wait_received(
+        self, topic: str, count: int, *, timeout_s: float = 30.0
+    ) -> list[ReceivedMessage]:
+        """Returns the messages of a topic as soon as it has `count` of them, or more.
+
+        Raises NotReceived.
+        """
+        found = self.received(topic)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while len(found) < count:
+                    await asyncio.sleep(_LOOK_AGAIN_S)
+                    found = self.received(topic)
+        except TimeoutError:
+            raise NotReceived(topic, len(found), count, timeout_s) from None
+        return found
+
+    async def consumed(
+        self,
+        group: str,
+        *,
+        timeout_s: float = 30.0,
+        skip_delays: bool = False,
+        allow_dead_letters: bool = False,
+    ) -> None:
         """Returns when a group is done with all that its topics have, retries included.
 
-        A pull consumer is done with what it has handed out. Raises NotConsumed, which lists what is
-        left, when that takes longer than `timeout_s`.
+        With `skip_delays` the clock is advanced to the next retry, or to the next message that a
+        producer delayed, as soon as nothing else is left. A pull consumer is done with what it has
+        handed out. Raises NotConsumed, which lists what is left, when that takes longer than
+        `timeout_s`, and HasDeadLetters when some messages have failed for good.
         """
         self._check_open()
         peers = Peers(Router(None, ()), self.clock)
@@ -179,12 +212,15 @@ class Cluster(AsyncResource):
         try:
             async with asyncio.timeout(timeout_s):
                 # There is no notification of a member's progress: poll it.
-                while left := await self._left(peers, group):  # noqa: ASYNC110
+                while left := await self._left(peers, group, skip_delays):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_AGAIN_S)
         except TimeoutError:
             raise NotConsumed(group, timeout_s, left) from None
         finally:
             await peers.close()
+        letters = [] if allow_dead_letters else self.received(dlq_topic(group))
+        if letters:
+            raise HasDeadLetters(group, letters)
 
     async def copied(self, *, timeout_s: float = 30.0) -> None:
         """Returns when the slaves that run have all that their masters have, tables included.
@@ -348,15 +384,20 @@ class Cluster(AsyncResource):
             settings["brokerId"] = str(number + 1)
         return settings
 
-    async def _left(self, peers: Peers, group: str) -> list[str]:
+    async def _left(self, peers: Peers, group: str, skip_delays: bool) -> list[str]:
         """What the group has still to do, at all brokers that run."""
-        found = [
-            await left_at(self._brokers[name], self.broker_address(name), peers, group)
-            for name in self._asked()
-        ]
-        if all(each is None for each in found):
+        found = []
+        for name in self._asked():
+            broker, address = self._brokers[name], self.broker_address(name)
+            left = await left_at(broker, address, peers, group, with_delayed=skip_delays)
+            found += [] if left is None else [left]
+        if not found:
             return ["no consumer of it was ever connected"]
-        return [text for each in found for text in each or ()]
+        times_ms = [each.due_ms for each in found if each.due_ms is not None]
+        if skip_delays and times_ms and not any(each.unread for each in found):
+            wait_ms = min(times_ms) - self.clock.now_ms()
+            self.clock.advance(timedelta(milliseconds=max(wait_ms, 0)))
+        return [text for each in found for text in each.described()]
 
     def _clock_moved(self) -> None:
         for name in self._running:

@@ -4,10 +4,11 @@ Brokers know what was committed; that comes seconds late, so members are asked h
 What waits to be tried again counts, too.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from roquet.broker.broker import Broker
+from roquet.client.received import ReceivedMessage
 from roquet.errors import RoquetError
 from roquet.net.errors import NetError
 from roquet.net.peers import Peers
@@ -17,9 +18,7 @@ from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of
 from roquet.protocol.headers.groups import ConsumerStatusHeader
-from roquet.protocol.messages.message import Property
-from roquet.protocol.messages.record import read_record
-from roquet.protocol.names import SCHEDULE_TOPIC, retry_topic
+from roquet.protocol.names import retry_topic
 
 _ASK_TIMEOUT_S: Final = 10.0
 _READ_COUNT: Final = 1_000_000
@@ -34,6 +33,48 @@ class NotConsumed(RoquetError):
         self.left = left
 
 
+class HasDeadLetters(RoquetError):
+    """A group is done, and gave up on some messages."""
+
+    def __init__(self, group: str, letters: Sequence[ReceivedMessage]) -> None:
+        last = letters[-1]
+        reason, error_type, try_count = last.dlq_reason or (None, None, 0)
+        error = f"{error_type}: {reason}" if error_type else "its consumer recorded no reason"
+        super().__init__(
+            f"group {group!r} has {len(letters)} dead letters; the last one, {last.message_id} of "
+            f"{last.topic}, after {try_count} tries: {error}; allow_dead_letters=True accepts them"
+        )
+        self.group = group
+        self.letters = tuple(letters)
+
+
+class NotReceived(RoquetError):
+    """A topic has not received as many messages as were expected within the time given."""
+
+    def __init__(self, topic: str, count: int, expected_count: int, timeout_s: float) -> None:
+        super().__init__(
+            f"topic {topic!r} has {count} messages after {timeout_s:g} s, not {expected_count}"
+        )
+        self.topic = topic
+        self.count = count
+
+
+class Left(NamedTuple):
+    """What is left at one broker."""
+
+    unread: list[str]  # for people
+    # Those that wait for their next try or, if these are wanted, for the time of their delivery.
+    waiting_count: int
+    # When the first of them is due.
+    due_ms: int | None
+
+    def described(self) -> list[str]:
+        if not self.waiting_count:
+            return self.unread
+        waiting = f"{self.waiting_count} wait for their next try or time; use skip_delays=True"
+        return [*self.unread, waiting]
+
+
 def records_of(broker: Broker, topic: str, queue_id: int, begin: int = 0) -> list[bytes]:
     """All messages of a queue, from an offset on."""
     store = broker.store
@@ -42,8 +83,11 @@ def records_of(broker: Broker, topic: str, queue_id: int, begin: int = 0) -> lis
     return [store.record_at(entry.physical_offset) for entry in entries]
 
 
-async def left_at(broker: Broker, address: str, peers: Peers, group: str) -> list[str] | None:
-    """What is left at one broker, for people; None if it does not know the group."""
+async def left_at(
+    broker: Broker, address: str, peers: Peers, group: str, *, with_delayed: bool
+) -> Left | None:
+    """What is left at one broker, with messages that producers delayed if these are wanted; None
+    if it does not know the group."""
     members = broker.clients.consumers.find(group)
     topics = {*broker.tables.offsets.topics_of(group), *(members.subscriptions if members else ())}
     if not topics:
@@ -56,12 +100,12 @@ async def left_at(broker: Broker, address: str, peers: Peers, group: str) -> lis
             for queue_id, offset in asked.items():
                 positions[queue_id] = max(offset, positions.get(queue_id, offset))
         left += _left_of_topic(broker, topic, positions)
-    waiting_count = _waiting_count(broker, retry_topic(group))
-    if waiting_count:
-        left.append(f"{waiting_count} that failed wait for their next try; move the clock")
-    if left and members is None:
+    waiting_count, due_ms = _waiting(
+        broker, {retry_topic(group), *(topics if with_delayed else ())}
+    )
+    if (left or waiting_count) and members is None:
         left.append("no member of the group is connected")
-    return left
+    return Left(left, waiting_count, due_ms)
 
 
 def _left_of_topic(broker: Broker, topic: str, positions: Mapping[int, int]) -> list[str]:
@@ -78,14 +122,14 @@ def _left_of_topic(broker: Broker, topic: str, positions: Mapping[int, int]) -> 
     return left
 
 
-def _waiting_count(broker: Broker, topic: str) -> int:
-    """How many messages for a topic wait in delay levels, as retries do."""
-    records = [
-        record
-        for level, offset in broker.waiting.delays.levels.offsets().items()
-        for record in records_of(broker, SCHEDULE_TOPIC, level - 1, offset)
-    ]
-    return sum(read_record(each).properties.get(Property.REAL_TOPIC) == topic for each in records)
+def _waiting(broker: Broker, topics: Collection[str]) -> tuple[int, int | None]:
+    """How many messages for these topics wait, and when the first of them is due."""
+    delays = broker.waiting.delays
+    found = [(count, due_ms) for topic, count, due_ms in delays.waiting() if topic in topics]
+    # Of which topic the next timer is, is not known: it is one of ours, or comes before it.
+    times_ms = [delays.timers.next_due_ms() if each is None else each for _, each in found]
+    due_ms = min((each for each in times_ms if each is not None), default=None)
+    return sum(count for count, _ in found), due_ms
 
 
 async def _positions_of_members(

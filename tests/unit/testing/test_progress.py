@@ -18,7 +18,7 @@ from roquet import (
     StartFrom,
 )
 from roquet.client.errors import BadArgument
-from roquet.testing import BlockingCluster, Cluster, NotConsumed
+from roquet.testing import BlockingCluster, Cluster, HasDeadLetters, NotConsumed, NotReceived
 
 
 @pytest.fixture
@@ -107,11 +107,85 @@ async def test_a_retry_that_waits_is_waited_for(cluster: Cluster, producer: Asyn
     consumer.subscribe(topic)
     await send(producer, topic, 1)
     async with consumer:
-        with pytest.raises(NotConsumed, match="1 that failed wait for their next try; move the"):
+        with pytest.raises(NotConsumed, match="1 wait for their next try or time; use skip_delays"):
             await cluster.consumed("billing", timeout_s=2)
         cluster.clock.advance(timedelta(minutes=1))
         await cluster.consumed("billing")
     assert tries == [b"0", b"0"]
+
+
+async def test_delays_are_skipped_one_after_the_other(
+    cluster: Cluster, producer: AsyncProducer
+) -> None:
+    topic = await cluster.new_topic()
+    tries = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        tries.append((message.body, message.retry_count))
+        if message.retry_count < 3:
+            raise RetryLater
+
+    consumer = AsyncPushConsumer(cluster.name_server, "billing", listen, start_from=StartFrom.FIRST)
+    consumer.subscribe(topic)
+    begin = cluster.clock.now()
+    await producer.send(Message(topic, b"now"))
+    await producer.send(Message(topic, b"by level"), delay_level=18)
+    await producer.send(Message(topic, b"by timer"), delay=timedelta(days=1))
+    async with consumer:
+        await cluster.consumed("billing", skip_delays=True)
+    bodies = (b"now", b"by level", b"by timer")
+    assert tries == [(body, count) for body in bodies for count in range(4)]
+    assert timedelta(days=1) <= cluster.clock.now() - begin < timedelta(days=1, hours=1)
+
+
+async def test_the_delays_of_others_are_not_skipped(
+    cluster: Cluster, producer: AsyncProducer
+) -> None:
+    topic, other = await cluster.new_topic(), await cluster.new_topic()
+    await producer.send(Message(other, b"tomorrow"), delay=timedelta(days=1))
+    await producer.send(Message(topic, b"now"))
+    consumer = AsyncPushConsumer(
+        cluster.name_server, "billing", lambda _message: None, start_from=StartFrom.FIRST
+    )
+    consumer.subscribe(topic)
+    begin = cluster.clock.now()
+    async with consumer:
+        await cluster.consumed("billing", skip_delays=True)
+    assert cluster.clock.now() - begin < timedelta(hours=1)
+
+
+async def test_dead_letters_fail_a_test_with_the_last_error_of_the_listener(
+    cluster: Cluster, producer: AsyncProducer
+) -> None:
+    topic = await cluster.new_topic()
+
+    async def listen(_message: ReceivedMessage) -> None:
+        raise ValueError("no such table")
+
+    consumer = AsyncPushConsumer(
+        cluster.name_server, "billing", listen, start_from=StartFrom.FIRST, retry_count_max=2
+    )
+    consumer.subscribe(topic)
+    await send(producer, topic, 2)
+    async with consumer:
+        with pytest.raises(
+            HasDeadLetters, match=f"has 2 dead .* {topic}, after 3 tries: ValueError: no such table"
+        ) as raised:
+            await cluster.consumed("billing", skip_delays=True)
+        assert sorted(bodies([*raised.value.letters])) == [b"0", b"1"]
+        await cluster.consumed("billing", skip_delays=True, allow_dead_letters=True)
+
+
+async def test_as_many_messages_as_expected_are_waited_for(
+    cluster: Cluster, producer: AsyncProducer
+) -> None:
+    topic = await cluster.new_topic()
+    waiting = asyncio.create_task(cluster.wait_received(topic, 3))
+    await send(producer, topic, 2)
+    with pytest.raises(NotReceived, match=f"^topic '{topic}' has 2 messages after 0.1 s, not 3$"):
+        await cluster.wait_received(topic, 3, timeout_s=0.1)
+    await send(producer, topic, 1)
+    assert sorted(bodies(await waiting)) == [b"0", b"0", b"1"]
 
 
 async def test_a_group_without_consumers_is_told_by_name(
@@ -144,8 +218,8 @@ def test_programs_without_a_loop_wait_as_well() -> None:
         )
         consumer.subscribe(topic)
         with consumer:
-            cluster.consumed("billing")
-    assert bodies(seen) == [b"coffee"]
+            cluster.consumed("billing", skip_delays=True)
+        assert bodies(cluster.wait_received(topic, 1)) == bodies(seen) == [b"coffee"]
 
 
 async def test_a_loop_is_not_made_to_wait_for_itself(roquet_cluster: BlockingCluster) -> None:
