@@ -64,6 +64,9 @@ class AccessGuard:
             self._note(command, connection, denied)
             raise
 
+    def account_name(self, account: Account | None) -> str | None:
+        return None if account is None else account.access_key
+
     def check(
         self,
         account: Account | None,

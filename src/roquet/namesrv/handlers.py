@@ -54,7 +54,7 @@ from roquet.protocol.headers.name_server import (
 from roquet.protocol.lenient_json import with_bare_integer_keys
 from roquet.protocol.names import ORDER_NAMESPACE
 from roquet.protocol.properties_text import read_properties_text, write_properties_text
-from roquet.settings.changes import obey_log_level
+from roquet.settings.changes import change_text, obey_log_level
 from roquet.settings.options import ConfigError
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def unregister_broker(server: NameServer, request: Request[UnregisterBrokerHeade
     identity = _identity(request.header)
     was_lost = server.lost.forget(identity.key)
     if server.routes.unregister(identity) or was_lost:
-        log.info("unregistered %s", _described(identity))
+        log.info("unregistered %s, as %s asked", _described(identity), request.sender)
     return Reply()
 
 
@@ -184,21 +184,28 @@ def topics_by(
 def delete_topic(server: NameServer, request: Request[DeleteTopicFromNameServerHeader]) -> Reply:
     header = request.header
     server.routes.delete_topic(header.topic, header.cluster_name)
-    log.info("deleted topic %s in %s", header.topic, header.cluster_name or "all clusters")
+    where = header.cluster_name or "all clusters"
+    log.info("deleted topic %s in %s, as %s asked", header.topic, where, request.sender)
     return Reply()
 
 
 def wipe_write_permission(server: NameServer, request: Request[WipeWritePermissionHeader]) -> Reply:
     name = request.header.broker_name
     topic_count = server.routes.wipe_write_permission(name)
-    log.info("broker name %s: %d topics are read-only now", name, topic_count)
+    log.info(
+        "broker name %s: %d topics are read-only now, as %s asked",
+        *(name, topic_count, request.sender),
+    )
     return Reply(header=WipeWritePermissionReplyHeader(wipe_topic_count=topic_count))
 
 
 def add_write_permission(server: NameServer, request: Request[AddWritePermissionHeader]) -> Reply:
     name = request.header.broker_name
     topic_count = server.routes.add_write_permission(name)
-    log.info("broker name %s: %d topics are writable now", name, topic_count)
+    log.info(
+        "broker name %s: %d topics are writable now, as %s asked",
+        *(name, topic_count, request.sender),
+    )
     return Reply(header=AddWritePermissionReplyHeader(add_topic_count=topic_count))
 
 
@@ -207,8 +214,12 @@ def add_write_permission(server: NameServer, request: Request[AddWritePermission
 
 def put_kv(server: NameServer, request: Request[PutKvConfigHeader]) -> Deferred:
     header = request.header
+    old = server.kv_config.get(header.namespace, header.key)
     server.kv_config.put(header.namespace, header.key, header.value)
-    log.info("set %s/%s", header.namespace, header.key)
+    log.info(
+        "set %s/%s, as %s asked: %r -> %r",
+        *(header.namespace, header.key, request.sender, old, header.value),
+    )
     return server.kv_config.saving.answer_when_saved(request)
 
 
@@ -225,8 +236,12 @@ def get_kv(server: NameServer, request: Request[GetKvConfigHeader]) -> Reply:
 
 def delete_kv(server: NameServer, request: Request[DeleteKvConfigHeader]) -> Deferred:
     header = request.header
+    old = server.kv_config.get(header.namespace, header.key)
     server.kv_config.delete(header.namespace, header.key)
-    log.info("deleted %s/%s", header.namespace, header.key)
+    log.info(
+        "deleted %s/%s, as %s asked: it was %r",
+        *(header.namespace, header.key, request.sender, old),
+    )
     return server.kv_config.saving.answer_when_saved(request)
 
 
@@ -257,11 +272,11 @@ def update_config(server: NameServer, request: Request[NoFields]) -> Deferred:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
     if server.config.log_level is not old.log_level:
         obey_log_level(server.config.log_level)
-    texts = changeable_texts(server.config)
+    before, texts = changeable_texts(old), changeable_texts(server.config)
     changed = {name: texts[name] for name in settings if name in texts}
     if changed:
         server.changed_settings.note(changed)
-    log.info("changed: %s", ", ".join(f"{name}={text}" for name, text in changed.items()))
+    log.info("changed settings, as %s asked: %s", request.sender, change_text(before, changed))
     ignored = [name for name in settings if name not in changed]
     reply = Reply(remark=f"without effect here: {', '.join(ignored)}" if ignored else None)
     return server.settings_saving.answer_when_saved(request, reply)

@@ -40,11 +40,21 @@ _ONEWAY: Final = int(CommandFlag.ONEWAY)
 
 
 class Request(msgspec.Struct, Generic[H_co]):
-    """What a handler gets: the typed header, the command and its connection."""
+    """What a handler gets: the typed header, the command and its connection.
+
+    `account` is the account that signed it, where there is a guard and it needed one.
+    """
 
     header: H_co
     command: Command
     connection: Connection
+    account: str | None = None
+
+    @property
+    def sender(self) -> str:
+        """For logs: which account, and from where."""
+        peer = self.connection.peer
+        return peer if self.account is None else f"account {self.account} at {peer}"
 
     @property
     def body(self) -> bytes:
@@ -170,6 +180,9 @@ class Guard(Protocol):
     def identify(self, command: Command, connection: Connection) -> Any:
         """The sender of a request, for `check`, before its header is read. Raises Refused."""
 
+    def account_name(self, who: Any) -> str | None:
+        """Of what `identify` returned; None if it needed no account."""
+
     def check(
         self, who: Any, server: Any, request: Request[Any], needs: Needs[Any, Any] | None
     ) -> None:
@@ -252,7 +265,8 @@ def _guarded(guard: Guard, server: S, route: RequestRoute[S]) -> _ReadyRoute:
 
     def answer(command: Command, connection: Connection) -> Answer:
         who = guard.identify(command, connection)
-        request = Request(read(command.fields), command, connection)
+        account = guard.account_name(who)
+        request = Request(read(command.fields), command, connection, account)
         guard.check(who, server, request, route.needs)
         return route.handler(server, request)
 

@@ -10,7 +10,8 @@ remove the file.
 Apache writes changes into the file that the server was started with. We leave the operator's file
 alone: it may be shared, kept under version control or read-only.
 
-The log level is here because every server can change it while it runs.
+The log level is here because every server can change it while it runs, and so is the text of a
+change, for what else operators change.
 """
 
 import logging
@@ -100,6 +101,16 @@ class ChangedSettings:
     def _forget(self, key: str) -> None:
         del self._table[key]
         self.change_count += 1
+
+
+def change_text(old: Mapping[str, object] | None, new: Mapping[str, object]) -> str:
+    """A change as logs have it: "perm 6 -> 4, order False -> True"; all of what is new."""
+    if old is None:
+        return ", ".join(f"{key}={value}" for key, value in new.items())
+    parts = [
+        f"{key} {old.get(key)} -> {value}" for key, value in new.items() if old.get(key) != value
+    ]
+    return ", ".join(parts) or "nothing"
 
 
 class LogLevel(Enum):

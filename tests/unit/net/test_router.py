@@ -224,6 +224,9 @@ class NoEntry:
     def identify(self, *_: object) -> None:
         raise Refused(ResponseCode.NO_PERMISSION, "who are you?")
 
+    def account_name(self, _who: object) -> None:
+        return None
+
     def check(self, *_: object) -> None:
         self.checked += 1
 

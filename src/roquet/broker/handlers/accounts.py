@@ -1,13 +1,13 @@
 """Accounts as operators see and change them (50-54). Secrets come in, and never go out."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from roquet.access.account_store import (
     AccountStore,
@@ -33,6 +33,7 @@ from roquet.protocol.headers.brokers import (
     PutAccountHeader,
 )
 from roquet.protocol.host import unpack_host
+from roquet.settings.changes import change_text
 
 log = logging.getLogger(__name__)
 
@@ -52,12 +53,14 @@ def put(broker: Broker, request: Request[PutAccountHeader]) -> Deferred:
     failure = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
     default = _accounts(broker.access, failure).default_file
     edit = partial(put_account, default=default, changes=account)
-    return _change(broker, request, edit, failure)
+    what = f"changed account {account.access_key} ({_change_of(account)})"
+    return _change(broker, request, edit, failure, what)
 
 
 def delete(broker: Broker, request: Request[DeleteAccountHeader]) -> Deferred:
     edit = partial(delete_account, access_key=request.header.access_key)
-    return _change(broker, request, edit, ResponseCode.DELETE_ACL_CONFIG_FAILED)
+    what = f"deleted account {request.header.access_key}"
+    return _change(broker, request, edit, ResponseCode.DELETE_ACL_CONFIG_FAILED, what)
 
 
 def trust(broker: Broker, request: Request[GlobalWhiteAddressesHeader]) -> Deferred:
@@ -69,7 +72,8 @@ def trust(broker: Broker, request: Request[GlobalWhiteAddressesHeader]) -> Defer
         path=Path(header.acl_file_full_path) if header.acl_file_full_path else default,
         addresses=_words(header.global_white_addrs) or [],
     )
-    return _change(broker, request, edit, failure)
+    what = f"changed the addresses that need no account to {header.global_white_addrs!r}"
+    return _change(broker, request, edit, failure, what)
 
 
 def get_versions(broker: Broker, _request: Request[NoFields]) -> Reply:
@@ -113,22 +117,31 @@ def _change(
     request: Request[Any],
     edit: Callable[[Documents], Changed],
     failure: ResponseCode,
+    what: str,
 ) -> Deferred:
-    changing: Callable[[], Awaitable[Reply]] = partial(
-        _changed, _accounts(broker.access, failure), edit, failure, request.connection.peer
-    )
-    return defer(broker.background, request, changing)
+    """`what` is done, for the log."""
+    accounts = _accounts(broker.access, failure)
+
+    async def changed() -> Reply:
+        try:
+            await accounts.change(edit)
+        except (BadRules, RulesNotSaved, UnknownAccount) as error:
+            return Reply(failure, remark=str(error))
+        log.info("%s, as %s asked", what, request.sender)
+        return Reply()
+
+    return defer(broker.background, request, changed)
 
 
-async def _changed(
-    accounts: AccountStore, edit: Callable[[Documents], Changed], failure: ResponseCode, peer: str
-) -> Reply:
-    try:
-        await accounts.change(edit)
-    except (BadRules, RulesNotSaved, UnknownAccount) as error:
-        return Reply(failure, remark=str(error))
-    log.info("changed accounts, as %s asked", peer)
-    return Reply()
+def _change_of(account: AccountConfig) -> str:
+    """Without the secret."""
+    given = {
+        key: value
+        for key, value in asdict(replace(account, secret_key=None)).items()
+        if value is not None and key != "access_key"
+    }
+    text = change_text(None, given)
+    return text if account.secret_key is None else f"{text}, a secret".removeprefix(", ")
 
 
 def _words(text: str | None) -> list[str] | None:

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import msgspec
+
 from roquet.broker.broker import Background, Broker
 from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.settings.config import BrokerConfig
@@ -13,6 +15,7 @@ from roquet.net.router import Deferred, Reply, ReplyDeferred, Request
 from roquet.protocol.bodies.body import DataVersion, read_body
 from roquet.protocol.codes import VERSION_5_0_0, ResponseCode
 from roquet.protocol.command import Command
+from roquet.settings.changes import change_text
 from roquet.state_file import StateNotSaved
 
 log = logging.getLogger(__name__)
@@ -31,6 +34,18 @@ def defer(
 
     background.services.once(f"request {request.command.code}", run)
     return deferred
+
+
+def log_change(
+    what: str, request: Request[Any], old: msgspec.Struct | None, new: msgspec.Struct | None
+) -> None:
+    """What an operator changed, under Apache's names."""
+    before = None if old is None else msgspec.to_builtins(old)
+    log.info(
+        "%s %s, as %s asked: %s",
+        "created" if old is None else "changed",
+        *(what, request.sender, change_text(before, msgspec.to_builtins(new))),
+    )
 
 
 def answer_when_saved(background: Background, request: Request[Any], *savers: Saver) -> Deferred:

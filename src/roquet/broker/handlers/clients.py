@@ -9,7 +9,13 @@ from typing import Any, Final
 from roquet.access.needs import EVERYTHING, sub_group
 from roquet.broker.broker import Broker
 from roquet.broker.errors import BadName, NoMoreGroups, TableNotWritten, UnknownGroup
-from roquet.broker.handlers.answers import answer_when_changed, check_is_master, defer, page
+from roquet.broker.handlers.answers import (
+    answer_when_changed,
+    check_is_master,
+    defer,
+    log_change,
+    page,
+)
 from roquet.broker.handlers.needs import BEATING, LOCKING, SUBSCRIBING
 from roquet.broker.membership import group_settings, notify_members_changed
 from roquet.broker.messages.subscriptions import check_subscription
@@ -228,7 +234,7 @@ def delete_group(broker: Broker, request: Request[DeleteGroupHeader]) -> Deferre
     check_is_master(broker.config)
     header = request.header
     if broker.tables.groups.delete(header.group_name):
-        log.info("deleted group %s, as %s asked", header.group_name, request.connection.peer)
+        log.info("deleted group %s, as %s asked", header.group_name, request.sender)
     broker.clients.past_members.forget(header.group_name)
     savers = [broker.tables.savers.groups]
     if header.remove_offset or header.clean_offset:
@@ -261,8 +267,10 @@ def _update_groups(
     check_is_master(broker.config)
     # If one of many is refused, those before it have changed all the same.
     for group in groups:
+        name = group.group_name
+        old = broker.tables.groups.find(name)
         broker.tables.groups.update(group)
-        log.info("changed group %s, as %s asked", group.group_name, request.connection.peer)
+        log_change(f"group {name}", request, old, broker.tables.groups.find(name))
     return answer_when_changed(broker, request, broker.tables.savers.groups)
 
 

@@ -227,11 +227,18 @@ def _reset_here(
     targets = _targets(broker.store, request, topic)
     for queue_id in targets:
         broker.tables.offsets.check_room(header.group, header.topic, queue_id)
+    before = broker.tables.offsets.queues(header.group, header.topic)
+    moves = {
+        queue_id: f"{before.get(queue_id)} -> {offset}" for queue_id, offset in targets.items()
+    }
     for queue_id, offset in targets.items():
         broker.tables.offsets.reset(header.group, header.topic, queue_id, offset)
         # Pulls that wait for messages need not wait any longer.
         broker.messages.long_polls.announce(header.topic, queue_id)
-    log.info("%s moved group %s in %s", request.connection.peer, header.group, header.topic)
+    log.info(
+        "moved group %s in %s, as %s asked: %s",
+        *(header.group, header.topic, request.sender, moves),
+    )
     reply = Reply(body=write_body(_table(broker.config, header.topic, targets)))
     return defer(broker.background, request, lambda: saved(reply, broker.tables.savers.offsets))
 

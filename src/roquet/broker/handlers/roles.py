@@ -10,6 +10,7 @@ Where etcd decides, a master that is demoted steps down, and another broker is e
 """
 
 import asyncio
+import logging
 from typing import Final
 
 from roquet.access.needs import EVERYTHING
@@ -39,6 +40,8 @@ from roquet.protocol.headers.brokers import (
 from roquet.state_file import StateNotSaved
 from roquet.store.errors import StoreUnavailable
 
+log = logging.getLogger(__name__)
+
 _CATCH_UP_S_MAX: Final = 10.0
 _LOOK_AGAIN_S: Final = 0.02
 
@@ -59,6 +62,7 @@ def promote_broker(broker: Broker, request: Request[PromoteBrokerHeader]) -> Rep
     except (StateNotSaved, StoreUnavailable, OSError) as error:
         replication.request_restart(RestartAsSlave(replication.config.replica_id or 1))
         raise _refused(f"it could not take the office: {error}") from error
+    log.info("promoted to master of epoch %d, as %s asked", replication.epoch, request.sender)
     acknowledge = replication.ack_rule.policy.value
     return Reply(header=PromoteBrokerReplyHeader(acknowledge=acknowledge, epoch=replication.epoch))
 
@@ -69,10 +73,13 @@ def demote_broker(broker: Broker, request: Request[DemoteBrokerHeader]) -> Defer
         raise _refused("this is a slave already")
     if request.header.broker_id <= 0:
         raise _refused("a slave has an id above 0")
-    return defer(broker.background, request, lambda: _demoted(broker, secret, request.header))
+    return defer(broker.background, request, lambda: _demoted(broker, secret, request))
 
 
-async def _demoted(broker: Broker, secret: SharedSecret, header: DemoteBrokerHeader) -> Reply:
+async def _demoted(
+    broker: Broker, secret: SharedSecret, request: Request[DemoteBrokerHeader]
+) -> Reply:
+    header = request.header
     broker.store.pause()
     if not header.force and not await _is_copied(broker):
         broker.store.go_on()
@@ -87,6 +94,7 @@ async def _demoted(broker: Broker, secret: SharedSecret, header: DemoteBrokerHea
     except StateNotSaved as error:
         broker.store.go_on()
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+    log.info("becomes a slave with id %d, as %s asked", header.broker_id, request.sender)
     broker.replication.request_restart(RestartAsSlave(header.broker_id))
     return Reply()
 

@@ -25,7 +25,7 @@ from roquet.protocol.headers.brokers import (
 )
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.properties_text import read_properties_text, write_properties_text
-from roquet.settings.changes import obey_log_level
+from roquet.settings.changes import change_text, obey_log_level
 from roquet.settings.options import ConfigError
 from roquet.store.errors import BadRecord, StoreUnavailable
 from roquet.store.message_store import MessageStore
@@ -95,15 +95,11 @@ def update_config(broker: Broker, request: Request[NoFields]) -> Deferred:
         broker.tables.topics.bump_version()
     if broker.config.register_interval_ms != old.register_interval_ms:
         broker.registrar.refresh_soon()  # And from then on at the new pace.
-    texts = changeable_texts(broker.config)
+    before, texts = changeable_texts(old), changeable_texts(broker.config)
     changed = {key: texts[key] for key in settings if key in texts}
     if changed:
         broker.tables.changed_settings.note(changed)
-    log.info(
-        "changed, as %s asked: %s",
-        request.connection.peer,
-        ", ".join(f"{key}={text}" for key, text in changed.items()),
-    )
+    log.info("changed settings, as %s asked: %s", request.sender, change_text(before, changed))
     ignored = without_effect(settings)
     reply = Reply(remark=f"without effect here: {', '.join(ignored)}" if ignored else None)
     return defer(broker.background, request, lambda: saved(reply, broker.tables.savers.settings))

@@ -7,7 +7,13 @@ from typing import Any
 from roquet.access.needs import ACCOUNT, EVERYTHING, any_topic
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
-from roquet.broker.handlers.answers import answer_when_changed, check_is_master, invalid, page
+from roquet.broker.handlers.answers import (
+    answer_when_changed,
+    check_is_master,
+    invalid,
+    log_change,
+    page,
+)
 from roquet.broker.tables.attributes import read_attribute_changes
 from roquet.net.errors import Refused
 from roquet.net.router import Deferred, Reply, Request, on
@@ -59,7 +65,7 @@ def delete_topic(broker: Broker, request: Request[DeleteTopicHeader]) -> Deferre
     _delete_queues(broker.store, topic)
     broker.tables.topics.delete(topic)
     broker.tables.offsets.forget_topic(topic)
-    log.info("deleted topic %s, as %s asked", topic, request.connection.peer)
+    log.info("deleted topic %s, as %s asked", topic, request.sender)
     return answer_when_changed(
         broker, request, broker.tables.savers.topics, broker.tables.savers.offsets
     )
@@ -90,18 +96,24 @@ def get_system_topics(broker: Broker, _request: Request[NoFields]) -> Reply:
     return Reply(body=write_body(TopicList(topic_list=sorted(broker.tables.topics.system_topics))))
 
 
-def clean_expired_queues(broker: Broker, _request: Request[NoFields]) -> Reply:
+def clean_expired_queues(broker: Broker, request: Request[NoFields]) -> Reply:
     for topic, queue_id in broker.store.delete_expired_queues():
-        log.info("deleted queue %d of %s: its messages have expired", queue_id, topic)
+        log.info(
+            "deleted queue %d of %s, as %s asked: its messages have expired",
+            *(queue_id, topic, request.sender),
+        )
     return Reply()
 
 
-def clean_unused_topics(broker: Broker, _request: Request[NoFields]) -> Reply:
+def clean_unused_topics(broker: Broker, request: Request[NoFields]) -> Reply:
     """Deletes queues without a topic: an Apache broker makes them from what it finds in the log."""
     for topic in broker.store.queues():
         if topic not in broker.tables.topics and not broker.tables.topics.is_system(topic):
             _delete_queues(broker.store, topic)
-            log.info("deleted the queues of %s: there is no such topic", topic)
+            log.info(
+                "deleted the queues of %s, as %s asked: there is no such topic",
+                *(topic, request.sender),
+            )
     return Reply()
 
 
@@ -113,8 +125,10 @@ def _update_topics(
         _check_may_change(broker, request, topic.topic_name)
     # If one of many is refused, those before it have changed all the same.
     for topic in topics:
+        name = topic.topic_name
+        old = broker.tables.topics.find(name)
         broker.tables.topics.update(topic)
-        log.info("changed topic %s, as %s asked", topic.topic_name, request.connection.peer)
+        log_change(f"topic {name}", request, old, broker.tables.topics.find(name))
     # A client that learns of the topic must find it at every name server.
     told = broker.registrar.until_told
     return answer_when_changed(broker, request, broker.tables.savers.topics, then=told)
