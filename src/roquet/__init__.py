@@ -45,9 +45,8 @@ if TYPE_CHECKING:
         SlaveState,
         Traffic,
     )
-    from roquet.client.admin.lost_brokers import LostBroker
     from roquet.client.admin.messages import TraceEvent
-    from roquet.client.admin.missing import MissingBroker
+    from roquet.client.admin.missing import LostBroker, MissingBroker
     from roquet.client.admin.producers import ConnectedProducer
     from roquet.client.admin.progress import GroupProgress, QueueProgress
     from roquet.client.admin.resets import QueueMove, ResetPlan
@@ -64,8 +63,7 @@ if TYPE_CHECKING:
     from roquet.client.blocking.producer import Producer, TransactionProducer
     from roquet.client.blocking.reader import TopicReader
     from roquet.client.cluster.pulling import Pulled, PullStatus
-    from roquet.client.cluster.tls import TlsConfig
-    from roquet.client.config import Credentials, ProducerConfig
+    from roquet.client.config import Credentials, ProducerConfig, TlsConfig
     from roquet.client.errors import (
         BadAddress,
         BadArgument,
@@ -140,8 +138,7 @@ if TYPE_CHECKING:
     )
     from roquet.client.queue_ref import QueueRef
     from roquet.client.reader.chunk import RecordChunk
-    from roquet.client.reader.config import TopicReaderConfig
-    from roquet.client.reader.reader import AsyncTopicReader, Bounds
+    from roquet.client.reader.reader import AsyncTopicReader, Bounds, TopicReaderConfig
     from roquet.client.received import Death, DlqReason, ReceivedMessage
     from roquet.client.typed.codecs import Codec
     from roquet.client.typed.topic import Topic, TypedOn, Undecodable
@@ -325,7 +322,7 @@ _HOMES: Final = {
     "BrokerInfo": "roquet.client.admin.cluster",
     "Displacement": "roquet.client.admin.cluster",
     "DivergentMessages": "roquet.client.admin.cluster",
-    "LostBroker": "roquet.client.admin.lost_brokers",
+    "LostBroker": "roquet.client.admin.missing",
     "LetterPlace": "roquet.client.admin.dead_letters",
     "Resent": "roquet.client.admin.dead_letters",
     "Deliveries": "roquet.client.admin.deliveries",
@@ -422,13 +419,13 @@ _HOMES: Final = {
     "StartFrom": "roquet.client.group.start_offset",
     "StateNotSaved": "roquet.state_file",
     "Subscription": "roquet.protocol.subscription",
-    "TlsConfig": "roquet.client.cluster.tls",
+    "TlsConfig": "roquet.client.config",
     "Topic": "roquet.client.typed.topic",
     "TopicCounts": "roquet.client.push.statistics",
     "TopicNotFound": "roquet.client.errors",
     "TopicRates": "roquet.client.push.statistics",
     "TopicReader": "roquet.client.blocking.reader",
-    "TopicReaderConfig": "roquet.client.reader.config",
+    "TopicReaderConfig": "roquet.client.reader.reader",
     "TopicSettings": "roquet.client.admin.topics",
     "TopicStatistics": "roquet.client.admin.topics",
     "TraceEvent": "roquet.client.admin.messages",

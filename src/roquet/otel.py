@@ -29,11 +29,11 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
 from opentelemetry.util.types import AttributeValue
 
+from roquet.client.arguments import timestamp_ms
 from roquet.client.errors import BadArgument
 from roquet.client.hooks import ConsumeHook, Consuming, MessageKind, SendHook, Sending
 from roquet.client.push.outcome import DeadLetter, RetryLater
 from roquet.client.received import ReceivedMessage
-from roquet.client.timestamps import timestamp_ms
 from roquet.net.addresses import split_address
 from roquet.net.errors import BadAddress
 from roquet.protocol.messages.message import Message, Property

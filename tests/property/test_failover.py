@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from roquet.broker.replication import decisions, in_sync, lease
+from roquet.broker.replication import decisions, in_sync, leadership
 from roquet.broker.replication.epochs import EpochHistory
 from roquet.broker.replication.failover import election
 from roquet.broker.replication.failover.election import Action, Self
@@ -172,7 +172,7 @@ def forget_epochs_in_elections(patch: pytest.MonkeyPatch) -> None:
 
 
 def leave_out_the_margin(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lease, "MARGIN", 0.0)
+    patch.setattr(leadership, "MARGIN", 0.0)
 
 
 def elect_with_one_vote(patch: pytest.MonkeyPatch) -> None:

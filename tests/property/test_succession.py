@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from roquet.broker.replication import succession
+from roquet.broker.replication import leadership
 from roquet.broker.replication.other_brokers import OtherBroker
 from roquet.namesrv.route_table import BrokerIdentity, LatestMaster, RouteTable
 from tests.support.succession_model import SuccessionModel
@@ -33,21 +33,21 @@ def test_who_was_replaced_acknowledges_nothing() -> None:
 
 
 def trust_for_ever(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(succession, "TRUST_S", 1e9)
+    patch.setattr(leadership, "TRUST_S", 1e9)
 
 
 def ask_no_name_server(patch: pytest.MonkeyPatch) -> None:
     def nobody(_epoch: int, _masters: Iterable[OtherBroker]) -> None:
         return None
 
-    patch.setattr(succession, "successor", nobody)
+    patch.setattr(leadership, "successor", nobody)
 
 
 def overlook_the_same_epoch(patch: pytest.MonkeyPatch) -> None:
     def later(epoch: int, masters: Iterable[OtherBroker]) -> OtherBroker | None:
         return next((each for each in masters if each.epoch > epoch), None)
 
-    patch.setattr(succession, "successor", later)
+    patch.setattr(leadership, "successor", later)
 
 
 def forget_who_is_lost(patch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def both_count_to_one_number() -> SuccessionModel:
     model.forget_names()
     model.start(one)
     two.is_stopped = False
-    model.clock.advance(succession.TRUST_S)
+    model.clock.advance(leadership.TRUST_S)
     model.check(two)
     model.acknowledge(two)
     return model

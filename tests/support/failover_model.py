@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from roquet.broker.replication import in_sync, lease
+from roquet.broker.replication import in_sync, leadership
 from roquet.broker.replication.decisions import admission, check_cut
 from roquet.broker.replication.epochs import START, EpochHistory, LogPlace
 from roquet.broker.replication.errors import LinkError
@@ -314,7 +314,7 @@ class FailoverModel:
                 continue
             if self._master_epoch == replica.epoch and self._master == replica.replica_id:
                 self._lease_end_s = self._now_s + TTL_S
-                replica.trusted_until_s = lease.trusted_until_s(self._clock_s(replica), TTL_S)
+                replica.trusted_until_s = leadership.trusted_until_s(self._clock_s(replica), TTL_S)
             else:
                 replica.epoch = None
 
@@ -502,7 +502,7 @@ class FailoverModel:
         self._master, self._master_epoch, replica.epoch = replica.replica_id, epoch, epoch
         self._lease_end_s = self._now_s + TTL_S
         self.election_count += 1
-        replica.trusted_until_s = lease.trusted_until_s(self._clock_s(replica), TTL_S)
+        replica.trusted_until_s = leadership.trusted_until_s(self._clock_s(replica), TTL_S)
         self._acknowledged_place = self._place(replica)
         start, store = len(replica.log), replica.replica.store
         replica.history = replica.history.with_epoch(epoch, start, store)

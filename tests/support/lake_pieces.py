@@ -4,8 +4,7 @@ from pathlib import Path
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.lake.entries import LakePiece, QueueIncarnation, Staged
-from roquet.pipeline.lake.file_names import published_path, staged_path
-from roquet.pipeline.lake.file_ranges import MissingRange
+from roquet.pipeline.lake.files import MissingRange, published_path, staged_path
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.planning import QueueRange
 

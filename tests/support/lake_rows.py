@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.lake.compaction import planned_compactions, write_compaction
 from roquet.pipeline.lake.entries import QueueIncarnation, Staged, StagedCompaction
-from roquet.pipeline.lake.file_ranges import MissingRange
+from roquet.pipeline.lake.files import MissingRange
 from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.staging import StagedWriter

@@ -8,7 +8,7 @@ are trusted. From then on the old master must not acknowledge anything, whatever
 from dataclasses import dataclass
 from random import Random
 
-from roquet.broker.replication import succession
+from roquet.broker.replication import leadership
 from roquet.broker.replication.other_brokers import OtherBroker
 from roquet.namesrv.errors import RegistrationRefused
 from roquet.namesrv.route_table import BrokerIdentity, BrokerTraits, RouteTable
@@ -135,7 +135,7 @@ class SuccessionModel:
     def lead(self, broker: Broker) -> None:
         broker.is_master = True
         broker.epoch += 1
-        broker.trusted_until_s = self.clock.monotonic_s() + succession.TRUST_S
+        broker.trusted_until_s = self.clock.monotonic_s() + leadership.TRUST_S
         self.register(broker)
 
     def _register(self) -> None:
@@ -163,7 +163,7 @@ class SuccessionModel:
         broker.has_rival = found is not None and found.epoch == broker.epoch
         if found is not None and found.epoch > broker.epoch:
             broker.is_master, broker.is_slave_for_good = False, True
-        broker.trusted_until_s = self.clock.monotonic_s() + succession.TRUST_S
+        broker.trusted_until_s = self.clock.monotonic_s() + leadership.TRUST_S
 
     def _successor(self, broker: Broker, epoch: int) -> OtherBroker | None:
         latest = self._routes.latest_master(self._identity(broker))
@@ -173,7 +173,7 @@ class SuccessionModel:
         epoch_told = holder.epoch if holder.is_awake else latest.epoch
         is_master = holder.is_awake and holder.is_master
         other = OtherBroker(holder.address, epoch_told, is_master=is_master)
-        return succession.successor(epoch, [other])
+        return leadership.successor(epoch, [other])
 
     def _identity(self, broker: Broker) -> BrokerIdentity:
         return BrokerIdentity("cluster", _NAME, 0, broker.address)

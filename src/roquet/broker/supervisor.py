@@ -23,9 +23,9 @@ from msgspec.structs import replace
 from roquet.broker.broker import Broker
 from roquet.broker.registration import identity_of
 from roquet.broker.replication.epochs import AssignedRole, EpochFile, SharedSecret
+from roquet.broker.replication.leadership import Succession, succession_by, successor
 from roquet.broker.replication.other_brokers import OtherBrokers
 from roquet.broker.replication.replication import RestartAsSlave
-from roquet.broker.replication.succession import Succession, succession_by, successor
 from roquet.broker.server import reachable, serve_broker
 from roquet.broker.settings.config import BrokerConfig, read_secret
 from roquet.clock import Clock

@@ -5,7 +5,7 @@ from argparse import ArgumentParser
 from roquet.cli.admin_commands.commands import Session, define_command
 from roquet.cli.admin_commands.failures import DONE, FAILED, NO_BROKER
 from roquet.client.admin.cluster import BrokerInfo
-from roquet.client.admin.lost_brokers import LostBroker
+from roquet.client.admin.missing import LostBroker
 from roquet.reporting import Fact, Report, ReportTable
 
 _COLUMNS = (

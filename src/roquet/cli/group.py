@@ -25,8 +25,8 @@ from roquet.client.admin.groups import (
 )
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.waiting import WaitingMessages
+from roquet.client.arguments import utc
 from roquet.client.errors import ClientError, GroupNotFound
-from roquet.client.timestamps import utc
 from roquet.clock import SystemClock
 from roquet.protocol.names import RETRY_PREFIX
 from roquet.reporting import Fact, Report, ReportTable

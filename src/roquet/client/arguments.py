@@ -1,15 +1,17 @@
-"""Checks of arguments, before anything is done with them.
+"""Checks of arguments, before anything is done with them; timestamps.
 
-Each raises BadArgument with the name of the argument, what it may be, and what it was.
+Each check raises BadArgument with the name of the argument, what it may be, and what it was.
+Programs use datetimes with a time zone, brokers milliseconds since 1970.
 """
 
 import inspect
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from roquet.client.errors import BadArgument
 from roquet.client.queue_ref import QueueRef
+from roquet.clock import Clock
 
 _SHOWN_SIZE: Final = 100
 
@@ -93,3 +95,29 @@ def check_listener(name: str, value: Any) -> None:
         raise bad(name, "a function of one message, or of one list of them", value) from None
     except ValueError:
         pass  # Some functions written in C have no signature.
+
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+
+def timestamp_ms(moment: datetime, name: str = "moment") -> int:
+    """Raises BadArgument for a moment without a time zone; `name` is that of the argument."""
+    check_moment(name, moment)
+    # Rounded down, or what is stored in the rest of this millisecond would count as older.
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def moment_of(timestamp_ms: int) -> datetime | None:
+    """None for what brokers return when there is no message."""
+    return utc(timestamp_ms) if timestamp_ms > 0 else None
+
+
+def utc(timestamp_ms: int) -> datetime:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+
+
+def moment_before(clock: Clock, monotonic_s: float | None) -> datetime | None:
+    """When something happened that was noted in monotonic time; None is never."""
+    if monotonic_s is None:
+        return None
+    return utc(clock.now_ms() - round((clock.monotonic_s() - monotonic_s) * 1000))

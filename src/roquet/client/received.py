@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple, final
 
+from roquet.client.arguments import utc
 from roquet.client.names import unwrapped
 from roquet.client.queue_ref import QueueRef
-from roquet.client.timestamps import utc
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.record import read_record

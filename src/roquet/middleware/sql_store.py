@@ -26,9 +26,8 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("SqlStore needs SQLAlchemy: pip install 'roquet[sqlalchemy]'") from error
 
-from roquet.client.arguments import bad, check_moment
+from roquet.client.arguments import bad, check_moment, utc
 from roquet.client.errors import BadArgument, NotOpen
-from roquet.client.timestamps import utc
 from roquet.clock import Clock, SystemClock
 from roquet.middleware.idempotent import NAME_SIZE_MAX
 

@@ -16,8 +16,7 @@ from typing import Final, TypeVar
 from roquet.backoff import Backoff
 from roquet.client.blocking.admin import Admin
 from roquet.client.blocking.reader import TopicReader
-from roquet.client.cluster.tls import TlsConfig
-from roquet.client.config import Credentials
+from roquet.client.config import Credentials, TlsConfig
 from roquet.client.errors import (
     ClientError,
     NoNameServer,

@@ -24,13 +24,11 @@ from roquet.pipeline import register
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.data_sources import message_schema
 from roquet.pipeline.errors import BadLake, BadOption
-from roquet.pipeline.lake.file_names import quarantine_of
+from roquet.pipeline.lake.files import quarantine_of
 from roquet.pipeline.lake.metadata import LakeSettings, PublishLog, read_settings
 from roquet.pipeline.lake.state import LakeState
-from roquet.pipeline.options.declaring import read_options
-from roquet.pipeline.options.kinds import json_object
-from roquet.pipeline.options.reading import ReadOptions
-from roquet.pipeline.options.selection import TopicOptions
+from roquet.pipeline.options.declaring import json_object, read_options
+from roquet.pipeline.options.reading import ReadOptions, TopicOptions
 from roquet.pipeline.queue_offsets import flat_table, queue_key, read_nested_table
 from roquet.pipeline.source.batch import pull_group
 from roquet.pipeline.source.positions import batch_ranges

@@ -22,8 +22,7 @@ from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.record import MAGIC_BLANK
 from roquet.protocol.messages.record_batches import RecordBatch
 from roquet.store.errors import BadRecord, refusal_of
-from roquet.store.files.mapped_file import MappedFile
-from roquet.store.files.mapped_run import MappedRun
+from roquet.store.files.mapped_file import MappedFile, MappedRun
 from roquet.store.log_scan import (
     BLANK_SIZE_MIN,
     NOTHING_KNOWN,

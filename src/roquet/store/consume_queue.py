@@ -20,8 +20,7 @@ from typing import Final, NamedTuple, final
 
 from roquet.disk import Disk
 from roquet.store.errors import BadStoreDirectory
-from roquet.store.files.mapped_file import MappedFile
-from roquet.store.files.mapped_run import MappedRun
+from roquet.store.files.mapped_file import MappedFile, MappedRun
 from roquet.store.queue_entries import count_before, leading_blanks, sound_count
 from roquet.store.write_cursors import QueueCursor
 

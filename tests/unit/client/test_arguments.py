@@ -4,10 +4,11 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 from roquet import (
     AsyncProducer,
@@ -17,6 +18,7 @@ from roquet import (
     Message,
     QueueRef,
 )
+from roquet.client.arguments import timestamp_ms, utc
 from roquet.client.errors import BadArgument
 from tests.support.scripted_cluster import ScriptedCluster
 
@@ -172,3 +174,8 @@ def test_a_reason_is_a_text() -> None:
     wrong: Any = ValueError("x")
     with says("`reason` has to be a text, not ValueError('x')"):
         DeadLetter(wrong)
+
+
+@given(st.integers(0, 2**42), st.integers(0, 999))
+def test_a_moment_is_in_the_millisecond_that_has_begun(milliseconds: int, micros: int) -> None:
+    assert timestamp_ms(utc(milliseconds) + timedelta(microseconds=micros)) == milliseconds

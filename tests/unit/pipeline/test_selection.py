@@ -12,8 +12,7 @@ from roquet.client.errors import ClientError
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake, BadOption
 from roquet.pipeline.lake.entries import QueueIncarnation
-from roquet.pipeline.lake.file_names import published_path
-from roquet.pipeline.lake.file_ranges import MissingRange
+from roquet.pipeline.lake.files import MissingRange, published_path
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.planning import QueueRange

@@ -9,11 +9,10 @@ from typing import Final, final
 import msgspec
 
 from roquet.broker.replication.in_sync import AckRule, LagBound, is_near
-from roquet.broker.replication.lease import Lease
+from roquet.broker.replication.leadership import Lease, Succession, SuccessionWatch
 from roquet.broker.replication.master import SlaveLinks
 from roquet.broker.replication.other_brokers import OtherBrokers
 from roquet.broker.replication.slave import MasterLink
-from roquet.broker.replication.succession import Succession, SuccessionWatch
 from roquet.broker.replication.table_log import TableLog
 from roquet.broker.replication.table_sync import SlaveTables, TableSync
 from roquet.broker.settings.config import BrokerConfig

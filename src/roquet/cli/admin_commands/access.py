@@ -26,8 +26,7 @@ import msgspec
 
 from roquet.client.admin.servers import ADMIN_TIMEOUT_S, AdminOptions
 from roquet.client.cluster.name_servers import ENVIRONMENT_NAME
-from roquet.client.cluster.tls import TlsConfig
-from roquet.client.config import Credentials
+from roquet.client.config import Credentials, TlsConfig
 from roquet.errors import RoquetError
 
 ACCESS_KEY_VARIABLE: Final = "ROQUET_ACCESS_KEY"

@@ -17,7 +17,7 @@ import msgspec
 
 from roquet.cli.admin_commands.commands import Session, until_stopped
 from roquet.cli.argument_types import time_span
-from roquet.client.timestamps import utc
+from roquet.client.arguments import utc
 from roquet.clock import SystemClock
 
 _LOOK_EVERY_S: Final = 1.0

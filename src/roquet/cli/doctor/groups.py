@@ -16,9 +16,9 @@ from roquet.client.admin.groups import (
 )
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.waiting import DelayedMessages, WaitingMessages
+from roquet.client.arguments import utc
 from roquet.client.errors import GroupNotFound
 from roquet.client.queue_ref import QueueRef
-from roquet.client.timestamps import utc
 from roquet.clock import SystemClock
 from roquet.reporting import shown
 

@@ -9,8 +9,7 @@ from roquet.cli.admin_commands.failures import denial_remedy, tls_remedy
 from roquet.cli.cluster import role_of
 from roquet.cli.doctor.finding import Finding, Severity
 from roquet.client.admin.cluster import BrokerInfo
-from roquet.client.admin.lost_brokers import LostBroker
-from roquet.client.admin.missing import MissingBroker
+from roquet.client.admin.missing import LostBroker, MissingBroker
 from roquet.protocol.codes import Permission
 
 # Disk usage at which brokers delete expired files at any hour, and at which they reject messages:

@@ -19,7 +19,7 @@ from roquet.broker.replication.failover.etcd import PEERS_DISTANCE, own_etcd_wor
 from roquet.broker.settings.config import FAST_PORT_DISTANCE, HA_PORT_DISTANCE, SMALL_FILES
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo
-from roquet.client.cluster.tls import TlsConfig
+from roquet.client.config import TlsConfig
 from roquet.net.addresses import local_host, reachable_host
 from roquet.net.listening import free_port
 from roquet.net.tls.settings import TlsSettings

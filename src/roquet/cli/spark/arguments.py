@@ -26,7 +26,7 @@ from roquet.cli.admin_commands.access import (
 )
 from roquet.client.cluster.name_servers import ENVIRONMENT_NAME
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.options.kinds import DURATION, SIZE
+from roquet.pipeline.options.declaring import DURATION, SIZE
 from roquet.reporting import MISUSED, Reporter
 from roquet.settings.options import TIME_MS, OptionKind
 

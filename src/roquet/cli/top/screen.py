@@ -18,8 +18,8 @@ from roquet.cli.admin_commands.commands import Session, until_stopped
 from roquet.cli.admin_commands.failures import DONE, FAILED
 from roquet.cli.top.board import Board, TopKey, TopView
 from roquet.cli.top.samples import Sample, take_sample
+from roquet.client.arguments import utc
 from roquet.client.errors import ClientError
-from roquet.client.timestamps import utc
 from roquet.clock import SystemClock
 from roquet.reporting import Report, ReportTable, cell, heading
 

@@ -20,8 +20,8 @@ from roquet.client.admin import (
     dead_letters as dead_letter_notes,
     groups as group_queries,
     inspection,
-    lost_brokers as lost_broker_queries,
     messages as message_queries,
+    missing as missing_brokers,
     producers as producer_queries,
     progress as progress_queries,
     resets,
@@ -34,9 +34,8 @@ from roquet.client.admin.dead_letters import LetterPlace, Resent
 from roquet.client.admin.deliveries import Deliveries
 from roquet.client.admin.follow import FollowFrom, follow
 from roquet.client.admin.groups import GroupMembers, GroupSettings, MemberInfo, MemberSilent
-from roquet.client.admin.lost_brokers import LostBroker
 from roquet.client.admin.messages import TraceEvent
-from roquet.client.admin.missing import MissingBroker, MissingBrokers
+from roquet.client.admin.missing import LostBroker, MissingBroker, MissingBrokers
 from roquet.client.admin.producers import ConnectedProducer
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.resets import ResetPlan, ResetTarget
@@ -493,11 +492,11 @@ class AsyncAdmin(AsyncResource):
 
         None if it cannot be known: name servers of Apache do not remember brokers that left.
         """
-        return await lost_broker_queries.lost_brokers(self._servers())
+        return await missing_brokers.lost_brokers(self._servers())
 
     async def forget_broker(self, lost: LostBroker) -> None:
         """Removes a lost broker from the memory of name servers: it will not come back."""
-        await lost_broker_queries.forget_broker(self._servers(), lost)
+        await missing_brokers.forget_broker(self._servers(), lost)
 
     async def broker_runtime(self, address: str) -> dict[str, str]:
         """The runtime information of a broker, under Apache's names."""

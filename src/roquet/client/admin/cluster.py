@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from roquet.client.admin.servers import AdminServers
+from roquet.client.arguments import moment_of, utc
 from roquet.client.cluster.brokers import reply_body, reply_header
 from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.errors import ClientError, RequestRefused, Unreachable
-from roquet.client.timestamps import moment_of, utc
 from roquet.protocol.bodies.brokers import AccountConfig, AccountConfigs
 from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode

@@ -9,6 +9,7 @@ from enum import Enum, auto
 from typing import Final
 
 from roquet.client.admin.servers import AdminServers, Master
+from roquet.client.arguments import timestamp_ms
 from roquet.client.cluster.brokers import by_broker
 from roquet.client.cluster.pulling import SUSPEND_S, PullOrder, PullStatus, PullTerms
 from roquet.client.cluster.routes import Route
@@ -16,7 +17,6 @@ from roquet.client.errors import BadArgument, ClientError, Unreachable
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
-from roquet.client.timestamps import timestamp_ms
 from roquet.protocol.subscription import Subscription
 
 log = logging.getLogger(__name__)

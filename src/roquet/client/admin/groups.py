@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from roquet.client.admin.servers import AdminServers, Master, change_each
 from roquet.client.admin.topics import delete_topic
+from roquet.client.arguments import moment_of, utc
 from roquet.client.cluster.brokers import reply_body
 from roquet.client.errors import BadArgument, NotConnected, RequestRefused, Unreachable
 from roquet.client.names import check_group
 from roquet.client.queue_ref import QueueRef
-from roquet.client.timestamps import moment_of, utc
 from roquet.protocol.bodies import clients as bodies
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.clients import (

@@ -13,10 +13,10 @@ import msgspec
 
 from roquet.client.admin.progress import GroupProgress, QueueProgress
 from roquet.client.admin.servers import AdminServers, Master, ask_all
+from roquet.client.arguments import moment_of
 from roquet.client.cluster.brokers import reply_body
 from roquet.client.errors import NoNameServer, RequestRefused
 from roquet.client.queue_ref import QueueRef
-from roquet.client.timestamps import moment_of
 from roquet.protocol.bodies.body import MessageQueue
 from roquet.protocol.bodies.brokers import BrokerStats, HaStatus
 from roquet.protocol.bodies.groups import GroupConfigTable

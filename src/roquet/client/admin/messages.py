@@ -9,6 +9,7 @@ from typing import Final
 
 from roquet.client.admin.servers import AdminServers, Master
 from roquet.client.admin.topics import TopicStatistics, list_topics, topic_statistics
+from roquet.client.arguments import moment_of, timestamp_ms
 from roquet.client.cluster.brokers import by_broker
 from roquet.client.cluster.pulling import PullOrder, PullStatus, PullTerms
 from roquet.client.errors import (
@@ -27,7 +28,6 @@ from roquet.client.received import (
     received_messages,
     received_of,
 )
-from roquet.client.timestamps import moment_of, timestamp_ms
 from roquet.client.trace.tracing import (
     EndTransactionRecord,
     PubRecord,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from roquet.client.admin.servers import AdminServers, Master
+from roquet.client.arguments import moment_of
 from roquet.client.cluster.brokers import reply_body
 from roquet.client.errors import RequestRefused
-from roquet.client.timestamps import moment_of
 from roquet.protocol.bodies.clients import ProducerConnections, ProducerTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.fields import NoFields

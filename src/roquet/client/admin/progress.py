@@ -17,10 +17,10 @@ from typing import Final
 
 from roquet.client.admin.groups import group_settings, members_at
 from roquet.client.admin.servers import AdminServers, Master
+from roquet.client.arguments import moment_of
 from roquet.client.cluster.brokers import reply_body
 from roquet.client.errors import GroupNotFound
 from roquet.client.queue_ref import QueueRef, queue_ref
-from roquet.client.timestamps import moment_of
 from roquet.clock import Clock
 from roquet.protocol.bodies.body import MessageQueue
 from roquet.protocol.bodies.clients import ConsumeFromWhere, ConsumerConnections

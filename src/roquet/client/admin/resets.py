@@ -16,11 +16,10 @@ from typing import Final
 
 from roquet.client.admin.groups import members_at
 from roquet.client.admin.servers import AdminServers, Master, ask_all
-from roquet.client.arguments import bad, check_offsets
+from roquet.client.arguments import bad, check_offsets, timestamp_ms
 from roquet.client.errors import BadArgument, MembersConnected, TopicNotFound
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.queue_ref import QueueRef
-from roquet.client.timestamps import timestamp_ms
 from roquet.protocol.codes import VERSION_5_0_0, RequestCode
 from roquet.protocol.command import OUR_LANGUAGE
 from roquet.protocol.fields import NoFields

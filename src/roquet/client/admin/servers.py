@@ -14,16 +14,14 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypedDict, TypeVar, final
 
-from roquet.client.admin.lost_brokers import lost_brokers
-from roquet.client.admin.missing import MissingBroker, MissingBrokers
+from roquet.client.admin.missing import MissingBroker, MissingBrokers, lost_brokers
 from roquet.client.arguments import check_timeout
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.pulling import Puller
 from roquet.client.cluster.routes import MASTER_ID, Route
-from roquet.client.cluster.tls import TlsConfig
-from roquet.client.config import Credentials
+from roquet.client.config import Credentials, TlsConfig
 from roquet.client.errors import (
     BadArgument,
     NoBroker,

@@ -7,11 +7,11 @@ from typing import Final
 
 from roquet.client.admin.cluster import PERMISSION_KEY, runtime_info, update_broker_config
 from roquet.client.admin.servers import AdminServers, Master, change_each
+from roquet.client.arguments import moment_of
 from roquet.client.cluster.brokers import reply_body, reply_header
 from roquet.client.errors import BadArgument, RequestRefused, TopicNotFound
 from roquet.client.names import GROUP_PREFIXES, check_topic, is_system_name
 from roquet.client.queue_ref import QueueRef
-from roquet.client.timestamps import moment_of
 from roquet.protocol.bodies.groups import GroupList
 from roquet.protocol.bodies.name_server import TopicRoute
 from roquet.protocol.bodies.topics import (

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from roquet.client.admin.servers import AdminServers, Master
+from roquet.client.arguments import moment_of
 from roquet.client.cluster.brokers import reply_body
 from roquet.client.errors import RequestRefused
-from roquet.client.timestamps import moment_of
 from roquet.protocol.bodies import brokers as bodies
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.fields import NoFields

@@ -6,8 +6,7 @@ from typing import Unpack, final
 from roquet.client.blocking.twin import BlockingTwin, blocking, described_by
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import RecordChunk
-from roquet.client.reader.config import TopicReaderOptions
-from roquet.client.reader.reader import ALL, AsyncTopicReader
+from roquet.client.reader.reader import ALL, AsyncTopicReader, TopicReaderOptions
 from roquet.protocol.subscription import Subscription
 
 

@@ -13,8 +13,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar, final
 
 from roquet.client.cluster.links import ClientIdentity, Links, LinkSettings, Participant
 from roquet.client.cluster.name_servers import name_server_source
-from roquet.client.cluster.tls import TlsConfig
-from roquet.client.config import Credentials
+from roquet.client.config import Credentials, TlsConfig
 from roquet.client.errors import BadArgument, NotOpen, UsedAfterFork, WrongLoop
 from roquet.client.lifecycle import current_process_id
 from roquet.clock import Clock, SystemClock

@@ -17,8 +17,7 @@ from roquet.client.cluster.heartbeats import Heartbeats
 from roquet.client.cluster.name_servers import NameServers
 from roquet.client.cluster.requests import Requests
 from roquet.client.cluster.routes import AllMasters, RouteBook
-from roquet.client.cluster.tls import TlsConfig, tls_context
-from roquet.client.config import Credentials
+from roquet.client.config import Credentials, TlsConfig, tls_context
 from roquet.client.errors import BadArgument
 from roquet.clock import Clock
 from roquet.net.address_server import AddressServer, NameServerSource

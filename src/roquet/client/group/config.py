@@ -8,8 +8,7 @@ from typing import Final, TypedDict
 
 from roquet.client.arguments import bad, check_function, check_moment, check_number
 from roquet.client.cluster.name_servers import name_server_source
-from roquet.client.cluster.tls import TlsConfig
-from roquet.client.config import Credentials
+from roquet.client.config import Credentials, TlsConfig
 from roquet.client.group.allocation import Allocation, average
 from roquet.client.group.offsets import OffsetStore
 from roquet.client.group.start_offset import Start, StartFrom

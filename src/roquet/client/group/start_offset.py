@@ -16,10 +16,10 @@ from collections.abc import Collection
 from datetime import datetime
 from enum import Enum, auto
 
+from roquet.client.arguments import timestamp_ms
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.group.offsets import OffsetKeeper
 from roquet.client.queue_ref import QueueRef
-from roquet.client.timestamps import timestamp_ms
 from roquet.protocol.names import RETRY_PREFIX
 
 

@@ -26,8 +26,7 @@ from roquet.client.callbacks import merged_results
 from roquet.client.cluster.instance import ClientInstance, InstanceName
 from roquet.client.cluster.links import LinkSettings, Participant
 from roquet.client.cluster.name_servers import name_server_source
-from roquet.client.cluster.tls import TlsConfig
-from roquet.client.config import Credentials, ProducerConfig
+from roquet.client.config import Credentials, ProducerConfig, TlsConfig
 from roquet.client.errors import ClientError, SendFailed
 from roquet.client.hooks import MessageKind, SendHook
 from roquet.client.lifecycle import Lifecycle

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import final
 
+from roquet.client.arguments import utc
 from roquet.client.callbacks import call_all
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.routes import MASTER_ID
@@ -13,7 +14,6 @@ from roquet.client.errors import ClientError, NotYetSafe, SendUnknown
 from roquet.client.hooks import Attempt, SendHook, Sending, SendMode
 from roquet.client.producer.outgoing import Outgoing
 from roquet.client.queue_ref import QueueRef
-from roquet.client.timestamps import utc
 from roquet.clock import Clock
 from roquet.errors import RoquetError
 

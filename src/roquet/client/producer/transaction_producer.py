@@ -20,6 +20,7 @@ from typing import Any, Final, Unpack, final
 
 import msgspec
 
+from roquet.client.arguments import utc
 from roquet.client.callbacks import call, call_all, call_or
 from roquet.client.cluster.routes import MASTER_ID
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
@@ -40,7 +41,6 @@ from roquet.client.producer.accumulator import Accumulator
 from roquet.client.producer.queue_choice import ANYWHERE
 from roquet.client.producer.receipt import ProducerStatistics, SendReceipt
 from roquet.client.received import ReceivedMessage, received_of
-from roquet.client.timestamps import utc
 from roquet.net.connection import Connection
 from roquet.net.errors import NetError
 from roquet.net.router import Reply, Request, Router, on

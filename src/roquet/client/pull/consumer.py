@@ -25,6 +25,7 @@ from roquet.client.arguments import (
     check_offsets,
     check_queue,
     checked_queues,
+    timestamp_ms,
 )
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.pulling import Pulled, PullOrder, PullTerms
@@ -34,11 +35,16 @@ from roquet.client.group.subscriptions import Subscriptions, subscription_of
 from roquet.client.lifecycle import AsyncResource, Lifecycle
 from roquet.client.names import unwrapped, wrapped
 from roquet.client.pull.config import PullConsumerConfig, PullConsumerOptions
-from roquet.client.pull.member import PullMember, Wishes
-from roquet.client.pull.queue_callbacks import DELAY_S, OnTopicQueues, PullSchedule, PullWork
+from roquet.client.pull.member import (
+    DELAY_S,
+    OnTopicQueues,
+    PullMember,
+    PullSchedule,
+    PullWork,
+    Wishes,
+)
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
-from roquet.client.timestamps import timestamp_ms
 from roquet.clock import SystemClock
 
 POLL_TIMEOUT_S: Final = 5.0

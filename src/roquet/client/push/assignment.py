@@ -11,9 +11,13 @@ from functools import partial
 from typing import final
 
 from roquet.client.group.membership import Membership
-from roquet.client.push.concurrent_feed import ConcurrentFeed, FeedContext
-from roquet.client.push.flow_control import QueueLimits, limits_of
-from roquet.client.push.orderly import OrderlyFeed
+from roquet.client.push.feeds import (
+    ConcurrentFeed,
+    FeedContext,
+    OrderlyFeed,
+    QueueLimits,
+    limits_of,
+)
 from roquet.client.push.queue_locks import RENEW_PERIOD_S, QueueLocks
 from roquet.client.push.queue_reader import QueueReader, ReaderContext, ReadFeed
 from roquet.client.queue_ref import QueueRef

@@ -9,14 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from typing import Any, Final, final
 
-from roquet.client.arguments import check_listener
+from roquet.client.arguments import check_listener, utc
 from roquet.client.callbacks import EnteredContexts, call_all, error_of, is_coroutine_function
 from roquet.client.errors import BadArgument
 from roquet.client.hooks import ConsumeHook, ConsumeOutcome, Consuming
 from roquet.client.push.delivery import Delivery, Workers
 from roquet.client.push.outcome import NotDone, TooSlow
 from roquet.client.received import ReceivedMessage
-from roquet.client.timestamps import utc
 from roquet.clock import Clock
 from roquet.protocol.bodies.clients import ConsumeResult, DirectConsumeResult
 

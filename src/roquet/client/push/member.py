@@ -14,9 +14,9 @@ from roquet.client.group.subscriptions import Subscriptions
 from roquet.client.names import unwrapped
 from roquet.client.producer.accumulator import new_tracer
 from roquet.client.push.assignment import Assignment
-from roquet.client.push.concurrent_feed import FeedContext
 from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.delivery import Workers
+from roquet.client.push.feeds import FeedContext
 from roquet.client.push.iteration import Iterations
 from roquet.client.push.listeners import ConsumeHooks, called_directly, keep_in_time
 from roquet.client.push.queue_locks import QueueLocks

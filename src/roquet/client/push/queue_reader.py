@@ -5,17 +5,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, final
 
+from roquet.client.arguments import moment_before
 from roquet.client.cluster.pulling import Pulled, PullOrder, PullTerms
 from roquet.client.group.offsets import OffsetKeeper
 from roquet.client.group.pull_loop import PullContext, PullLoop
 from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.delivery import Feed
-from roquet.client.push.flow_control import QueueLimits, Room, limits_of
+from roquet.client.push.feeds import QueueLimits, Room, limits_of
 from roquet.client.push.offset_book import OffsetBook
 from roquet.client.push.statistics import ConsumerCounters, PushProgress
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
-from roquet.client.timestamps import moment_before
 from roquet.protocol.subscription import Subscription
 
 

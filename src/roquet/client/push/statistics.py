@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, final
 
+from roquet.client.arguments import moment_before, timestamp_ms
 from roquet.client.group.membership import Membership
 from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.delivery import Running
 from roquet.client.push.queue_locks import QueueLocks
 from roquet.client.queue_ref import QueueRef
-from roquet.client.timestamps import moment_before, timestamp_ms
 from roquet.clock import Clock
 from roquet.protocol.bodies.clients import ConsumeStatus, HeldMessage, ProcessQueueInfo
 from roquet.protocol.messages.message import KEY_SEPARATOR

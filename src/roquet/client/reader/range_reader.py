@@ -14,19 +14,12 @@ cannot be made good here.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Protocol, final
 
 from roquet.client.cluster.pulling import PulledRecords, PullOrder, PullTerms
 from roquet.client.errors import BadArgument, ClientError, NotOpen, OffsetsGone, Unreachable
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import ChunkBuilder, PulledPiece, RecordChunk
-from roquet.client.reader.fetch_sizing import (
-    PULL_COUNT_MAX,
-    PULL_SIZE_MAX,
-    FetchEstimate,
-    FetchSizeEstimate,
-    FilteredFetchEstimate,
-)
 from roquet.client.reader.retrying_puller import PullOutcome, RetryingPuller, after_gap
 from roquet.net.service import OnFailure, Services
 from roquet.protocol.errors import BadExpression, BadMessage, TooLarge
@@ -36,6 +29,73 @@ from roquet.protocol.messages.record import peek_record
 from roquet.protocol.messages.record_picking import pick_records
 from roquet.protocol.sql_filter import compile_filter
 from roquet.protocol.subscription import ExpressionType, Subscription
+
+# The most messages of one pull, and their most bytes: more makes either side wait for the other.
+# Only our brokers read the byte limit, and return more than usual because of it.
+PULL_COUNT_MAX: Final = 4096
+PULL_SIZE_MAX: Final = 352 * 1024
+
+# A reply as large as this was cut by its size, and the next one may have a few messages less.
+_ENDED_BY_SIZE_FROM: Final = 160 * 1024
+_MARGIN_PART: Final = 8
+_FULL_COUNT_TO_GROW: Final = 8
+# With so few pulls per filtered span, hardly any overshoots it in vain.
+_PULLS_OF_SPAN: Final = 8
+
+
+class FetchEstimate(Protocol):
+    """How many offsets one pull returns, estimated from replies.
+
+    Brokers return less than is asked for, and do not announce their limits: 32 messages or 256 KiB
+    from memory, 8 messages or 64 KiB from disk, other numbers if configured. With a filter they
+    skip what does not match, up to 800 offsets or more. To have many pulls in flight, the size of
+    their replies must be estimated; what a reply falls short is pulled again.
+    """
+
+    @property
+    def span_count(self) -> int:
+        """How many offsets a worker gets, to pull one reply after the other."""
+
+    def note(self, asked: int, brought: int, size: int) -> None:
+        """A pull of `asked` offsets returned `brought` of them, in `size` bytes."""
+
+
+@final
+class FetchSizeEstimate:
+    """Without a filter: a pull returns as many as it asks for, or the limit of the broker."""
+
+    def __init__(self) -> None:
+        self.span_count = PULL_COUNT_MAX
+        self._full_count = 0
+
+    def note(self, asked: int, brought: int, size: int) -> None:
+        if brought < asked:
+            self._full_count = 0
+            margin = brought // _MARGIN_PART if size >= _ENDED_BY_SIZE_FROM else 0
+            self.span_count = max(1, brought - margin)
+            return
+        self._full_count += 1
+        # Messages may be smaller now, or in memory. If not, a doubled span costs no more pulls.
+        if self._full_count >= _FULL_COUNT_TO_GROW and 2 * size <= PULL_SIZE_MAX:
+            self._full_count = 0
+            self.span_count = min(2 * self.span_count, PULL_COUNT_MAX)
+
+
+@final
+class FilteredFetchEstimate:
+    """With a filter: a pull may advance over any number of offsets."""
+
+    def __init__(self) -> None:
+        self._advance: int | None = None
+
+    @property
+    def span_count(self) -> int:
+        return PULL_COUNT_MAX if self._advance is None else _PULLS_OF_SPAN * self._advance
+
+    def note(self, asked: int, brought: int, size: int) -> None:  # noqa: ARG002
+        old = self._advance
+        self._advance = max(1, brought if old is None else (3 * old + brought) // 4)
+
 
 _WHAT: Final = "topic reader"
 # Spans without a match have no bytes, but take memory all the same.

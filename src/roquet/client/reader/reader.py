@@ -15,24 +15,25 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, NamedTuple, TypeVar, Unpack, final
+from typing import Final, NamedTuple, TypedDict, TypeVar, Unpack, final
 
 from roquet.client.admin.servers import AdminConfig, AdminServers
 from roquet.client.admin.topics import list_topics
+from roquet.client.arguments import moment_of, timestamp_ms
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance, ToolSession
+from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.cluster.pulling import Puller
 from roquet.client.cluster.routes import MASTER_ID, RouteBook
+from roquet.client.config import Credentials, TlsConfig
 from roquet.client.errors import BadArgument, TopicNotFound
 from roquet.client.lifecycle import AsyncResource, Lifecycle
-from roquet.client.names import wrapped
+from roquet.client.names import check_group, wrapped
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import RecordChunk
-from roquet.client.reader.config import TopicReaderConfig, TopicReaderOptions
 from roquet.client.reader.range_reader import RangeReader, ReadAheadLimits, ReadOrder
 from roquet.client.reader.retrying_puller import RetryingPuller
 from roquet.client.reader.time_search import TimeSearch
-from roquet.client.timestamps import moment_of, timestamp_ms
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.clients import (
     ConsumeFromWhere,
@@ -46,6 +47,63 @@ from roquet.protocol.fields import AddressedHeader
 from roquet.protocol.headers.groups import UnregisterClientHeader
 from roquet.protocol.names import RETRY_PREFIX
 from roquet.protocol.subscription import Subscription
+
+# Every broker has this group, for tools that read messages and keep no offsets.
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+
+
+class TopicReaderOptions(TypedDict, total=False):
+    """Options of a topic reader besides its name server; `TopicReaderConfig` explains them."""
+
+    group: str
+    namespace: str | None
+    credentials: Credentials | None
+    tls: TlsConfig | bool
+    timeout_s: float
+    patience_s: float
+    in_flight: int
+    ahead_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReaderConfig:
+    """Settings of a topic reader; its members are its options.
+
+    For example:
+
+        TopicReader("127.0.0.1:9876", timeout_s=10.0, patience_s=120.0)
+    """
+
+    # "host:port", several of them joined by semicolons, or "http://host:port/path" of a server that
+    # lists them; None takes NAMESRV_ADDR of the environment.
+    name_server: str | None
+    # For access control and statistics. The reader does not join it, nor move its offsets.
+    group: str = TOOLS_GROUP
+    # Names of topics and groups are relative to it.
+    namespace: str | None = None
+    credentials: Credentials | None = None
+    # True encrypts with the defaults of `TlsConfig`.
+    tls: TlsConfig | bool = False
+    # How long a server may take to answer a request.
+    timeout_s: float = 5.0
+    # How long a broker may be down or overloaded while records are read.
+    patience_s: float = 60.0
+    # Concurrent pulls of one `records` call.
+    in_flight: int = 32
+    # Bytes that one `records` call may have buffered or in flight.
+    ahead_size: int = 8 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        """Raises BadArgument, and BadAddress for the name server."""
+        name_server_source(self.name_server)
+        check_group(self.group)
+        for name in _POSITIVE:
+            if (value := getattr(self, name)) <= 0:
+                raise BadArgument(f"`{name}` must be more than 0, not {value}")
+
+
+_POSITIVE: Final = ("timeout_s", "patience_s", "in_flight", "ahead_size")
+
 
 _WHAT: Final = "topic reader"
 

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple, Protocol, final
 
 import msgspec
 
+from roquet.client.arguments import timestamp_ms
 from roquet.client.errors import ClientError
 from roquet.client.hooks import (
     ConsumeHook,
@@ -37,7 +38,6 @@ from roquet.client.producer.outgoing import Ready
 from roquet.client.producer.queue_choice import ANYWHERE, Target
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.received import ReceivedMessage
-from roquet.client.timestamps import timestamp_ms
 from roquet.clock import Clock, SystemClock
 from roquet.net.service import OnFailure, Services
 from roquet.protocol.messages.message import KEY_SEPARATOR, Message, Property

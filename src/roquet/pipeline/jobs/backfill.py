@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from roquet.pipeline.errors import BadLake, BadOption, DataLoss
 from roquet.pipeline.lake.entries import LakeEntry
-from roquet.pipeline.lake.file_ranges import MissingRange
+from roquet.pipeline.lake.files import MissingRange
 from roquet.pipeline.lake.lake import (
     Lake,
     check_settings,

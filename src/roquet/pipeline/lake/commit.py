@@ -22,7 +22,7 @@ from roquet.pipeline.durable_files import (
 )
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.entries import Compaction, LakeEntry, LakeFile
-from roquet.pipeline.lake.file_names import CONTROL_DIRECTORY, directory_of, quarantine_of
+from roquet.pipeline.lake.files import CONTROL_DIRECTORY, directory_of, quarantine_of
 
 _REPLACING: Final = "replacing"
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.entries import Compaction, LakeFile
-from roquet.pipeline.lake.file_names import compacted_path, directory_of, hour_of
+from roquet.pipeline.lake.files import compacted_path, directory_of, hour_of
 from roquet.pipeline.lake.staging import StagedFile
 
 _HOUR_S: Final = 3600

@@ -17,7 +17,7 @@ import pyarrow as pa
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.ddl import read_ddl
 from roquet.pipeline.lake.entries import LakeEntry, LakeFile
-from roquet.pipeline.lake.file_names import PARTITIONING, directory_of, partition_values
+from roquet.pipeline.lake.files import PARTITIONING, directory_of, partition_values
 from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.lake.staging import lake_columns
 from roquet.protocol.record_columns import record_schema

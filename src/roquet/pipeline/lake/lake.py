@@ -26,7 +26,7 @@ from roquet.pipeline.lake.entries import (
     Staged,
     StagedCompaction,
 )
-from roquet.pipeline.lake.file_names import CONTROL_DIRECTORY, STAGED_DIRECTORY, quarantine_of
+from roquet.pipeline.lake.files import CONTROL_DIRECTORY, STAGED_DIRECTORY, quarantine_of
 from roquet.pipeline.lake.json_columns import JsonColumns, check_evolution, json_columns
 from roquet.pipeline.lake.metadata import (
     LakeFormat,

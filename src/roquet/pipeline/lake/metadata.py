@@ -14,7 +14,7 @@ import msgspec
 from roquet.pipeline.durable_files import create_once, make_directories
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.entries import ENTRY_VERSION, LakeEntry
-from roquet.pipeline.lake.file_names import CONTROL_DIRECTORY, PARTITIONING
+from roquet.pipeline.lake.files import CONTROL_DIRECTORY, PARTITIONING
 from roquet.pipeline.lake.state import LakeState
 from roquet.protocol.record_columns import PropertiesForm
 

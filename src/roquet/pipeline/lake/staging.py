@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 
 from roquet.pipeline.durable_files import make_directories, sync_directory, sync_file
 from roquet.pipeline.lake.entries import LakeFile, LakePiece
-from roquet.pipeline.lake.file_names import published_path, quarantine_of, staged_path
-from roquet.pipeline.lake.file_ranges import MissingRange
+from roquet.pipeline.lake.files import MissingRange, published_path, quarantine_of, staged_path
 from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.protocol.record_columns import COLUMN_NAMES, PropertiesForm
 

@@ -13,7 +13,7 @@ from roquet.pipeline.lake.entries import (
     LakePiece,
     QueueIncarnation,
 )
-from roquet.pipeline.lake.file_ranges import MissingRange, OffsetRanges
+from roquet.pipeline.lake.files import MissingRange, OffsetRanges
 from roquet.pipeline.planning import QueueRange
 from roquet.pipeline.queue_offsets import queue_key
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.options.declaring import option
-from roquet.pipeline.options.kinds import DURATION, SECRET
+from roquet.pipeline.options.declaring import DURATION, SECRET, option
 from roquet.settings.options import STRICT_BOOLEAN, TEXT
 
 

@@ -6,8 +6,7 @@ from typing import Final
 
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.cluster import ClusterOptions
-from roquet.pipeline.options.declaring import group, option
-from roquet.pipeline.options.kinds import COUNT, SIZE
+from roquet.pipeline.options.declaring import COUNT, SIZE, group, option
 from roquet.settings.options import TEXT, one_of
 
 # What brokers accept in one request by default.

@@ -20,7 +20,7 @@ from roquet.client.producer.outgoing import RESERVED_NAMES, Delay
 from roquet.client.producer.queue_choice import OrderKey, queue_of_key
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadRow
-from roquet.pipeline.options.kinds import DURATION
+from roquet.pipeline.options.declaring import DURATION
 from roquet.protocol.messages.message import KEY_SEPARATOR, Message
 from roquet.protocol.messages.properties import parse_properties
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import DataLoss
 from roquet.pipeline.lake.entries import QueueIncarnation, Staged
-from roquet.pipeline.lake.file_ranges import MissingRange, balanced, split_into_files
+from roquet.pipeline.lake.files import MissingRange, balanced, split_into_files
 from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.metadata import PublishLog
 from roquet.pipeline.lake.staging import StagedWriter, lake_columns

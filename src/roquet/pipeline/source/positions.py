@@ -8,8 +8,7 @@ from roquet.client.blocking.reader import TopicReader
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.reader import Bounds
 from roquet.pipeline.errors import BadOption, DataLoss
-from roquet.pipeline.options.reading import ReadOptions
-from roquet.pipeline.options.selection import Position, QueueOffsets
+from roquet.pipeline.options.reading import Position, QueueOffsets, ReadOptions
 from roquet.pipeline.planning import QueueRange
 from roquet.pipeline.queue_offsets import EARLIEST_OFFSET, LATEST_OFFSET, queue_key
 

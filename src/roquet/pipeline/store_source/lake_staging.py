@@ -11,7 +11,7 @@ import pyarrow as pa
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import DamagedStore
 from roquet.pipeline.lake.entries import QueueIncarnation, Staged
-from roquet.pipeline.lake.file_ranges import MissingRange, split_into_files
+from roquet.pipeline.lake.files import MissingRange, split_into_files
 from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.staging import StagedWriter, lake_columns
 from roquet.pipeline.options.reading import StoreOptions

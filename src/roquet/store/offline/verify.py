@@ -17,8 +17,7 @@ from roquet.disk import DirectoryEntry, Disk
 from roquet.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from roquet.store.errors import BadRecord, BadStoreDirectory, DamagedRange
 from roquet.store.files.layout import StoreLayout, layout_of
-from roquet.store.files.mapped_file import MappedFile
-from roquet.store.files.mapped_run import MappedRun
+from roquet.store.files.mapped_file import MappedFile, MappedRun
 from roquet.store.keys.index_file import IndexFile, index_file_size
 from roquet.store.keys.message_keys import join_batches
 from roquet.store.offline.audit import (

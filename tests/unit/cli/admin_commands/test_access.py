@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from roquet.cli.admin_commands.access import Access, BadConfigFile, access_of, define_access
-from roquet.client.cluster.tls import TlsConfig
-from roquet.client.config import Credentials
+from roquet.client.config import Credentials, TlsConfig
 
 FILE = """
 name_server = "file:9876"

@@ -8,8 +8,7 @@ import pytest
 from roquet.cli.doctor import servers
 from roquet.cli.doctor.finding import Finding, Severity
 from roquet.client.admin.cluster import BrokerInfo, Displacement, DivergentMessages
-from roquet.client.admin.lost_brokers import LostBroker
-from roquet.client.admin.missing import MissingBroker
+from roquet.client.admin.missing import LostBroker, MissingBroker
 from roquet.client.errors import Unreachable
 from roquet.net.errors import MAY_NEED_TLS
 from tests.support.doctor_findings import bad

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from roquet import AsyncProducer, Message
+from roquet.client.arguments import utc
 from roquet.client.errors import BadArgument, NoReply, SendFailed
 from roquet.client.producer.request_reply import (
     PendingReplies,
@@ -16,7 +17,6 @@ from roquet.client.producer.request_reply import (
 )
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage, received_messages
-from roquet.client.timestamps import utc
 from roquet.net.connection import Connection
 from roquet.net.peers import Peers
 from roquet.net.router import Reply, Request, Router

@@ -21,7 +21,7 @@ from roquet.client.errors import (
     Unreachable,
 )
 from roquet.client.group.start_offset import StartFrom
-from roquet.client.pull import queue_callbacks
+from roquet.client.pull import member
 from roquet.client.pull.consumer import AsyncPullConsumer
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -487,7 +487,7 @@ async def test_a_schedule_works_on_each_queue_while_it_is_assigned(cluster: Live
 async def test_a_schedule_goes_on_when_work_fails(
     cluster: LiveCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_callbacks, "_ERROR_DELAY_S", 0.01)
+    monkeypatch.setattr(member, "_ERROR_DELAY_S", 0.01)
     calls: list[QueueRef] = []
 
     def work(queue: QueueRef) -> float:

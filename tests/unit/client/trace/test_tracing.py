@@ -6,13 +6,13 @@ from collections.abc import Mapping
 import pytest
 
 from roquet import AsyncProducer, AsyncTransactionProducer, Message, QueueRef, TransactionState
+from roquet.client.arguments import utc
 from roquet.client.errors import BadArgument, SendFailed
 from roquet.client.hooks import ConsumeOutcome, Consuming
 from roquet.client.producer.outgoing import Ready
 from roquet.client.producer.queue_choice import Target
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.received import ReceivedMessage, received_of
-from roquet.client.timestamps import utc
 from roquet.client.trace.tracing import (
     EndTransactionRecord,
     PubRecord,

@@ -5,8 +5,7 @@ import pytest
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.declaring import read_options
-from roquet.pipeline.options.reading import ReadOptions
-from roquet.pipeline.options.selection import Position, QueueOffsets
+from roquet.pipeline.options.reading import Position, QueueOffsets, ReadOptions
 
 LEAST = {"nameServer": "localhost:9876", "topic": "orders"}
 

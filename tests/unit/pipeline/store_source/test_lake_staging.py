@@ -9,7 +9,7 @@ import pytest
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import DamagedStore
 from roquet.pipeline.lake.entries import QueueIncarnation
-from roquet.pipeline.lake.file_ranges import MissingRange
+from roquet.pipeline.lake.files import MissingRange
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.options.declaring import read_options

@@ -4,7 +4,7 @@ import pytest
 
 from roquet.disk import SystemDisk
 from roquet.store.errors import BadStoreDirectory
-from roquet.store.files.mapped_run import MappedRun
+from roquet.store.files.mapped_file import MappedRun
 
 SIZE = 100
 

@@ -36,7 +36,7 @@ from roquet.broker.replication.failover.records import (
     view_of,
 )
 from roquet.broker.replication.in_sync import LagBound, Replica, next_members, wanted_members
-from roquet.broker.replication.lease import Lease
+from roquet.broker.replication.leadership import Lease
 from roquet.broker.replication.replication import Replication, RestartAsSlave
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock

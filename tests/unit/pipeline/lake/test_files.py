@@ -3,7 +3,15 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from roquet.pipeline.lake.file_ranges import OffsetRanges, balanced, split_into_files
+from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.lake.files import (
+    OffsetRanges,
+    balanced,
+    published_path,
+    split_into_files,
+    staged_path,
+)
+from roquet.pipeline.planning import QueueRange
 from tests.support.lake_pieces import wanted
 
 spans = st.tuples(st.integers(0, 40), st.integers(0, 40)).map(lambda ends: (min(ends), max(ends)))
@@ -64,3 +72,32 @@ def test_ranges_that_touch_become_one() -> None:
     for start, end in ((0, 10), (20, 30), (10, 20)):
         assert ranges.add(start, end)
     assert list(ranges) == [(0, 30)]
+
+
+# 2026-11-16T12:00Z.
+HOUR = 1_794_830_400 // 3600
+
+
+def test_a_name_says_queue_and_offsets_and_its_directory_when_it_was_stored() -> None:
+    assert published_path(wanted(0, 100), 0, 60, HOUR) == (
+        "topic=orders/dt=2026-11-16/hour=12/orders-broker-a-0-0-60.parquet"
+    )
+
+
+def test_the_second_incarnation_of_a_topic_has_names_of_its_own() -> None:
+    assert published_path(wanted(0, 100, generation=2), 0, 60, HOUR).endswith("-0-0-60-g2.parquet")
+
+
+def test_names_that_readers_would_skip_or_misread_are_escaped() -> None:
+    hidden = wanted(0, 9)._replace(range=QueueRange(QueueRef("_x", "b", 0), 0, 9))
+    retry = wanted(0, 9)._replace(range=QueueRange(QueueRef("%RETRY%g", "b/c", 0), 0, 9))
+    assert published_path(hidden, 0, 9, HOUR).endswith("/%5Fx-b-0-0-9.parquet")
+    assert published_path(retry, 0, 9, HOUR) == (
+        "topic=%25RETRY%25g/dt=2026-11-16/hour=12/%25RETRY%25g-b%2Fc-0-0-9.parquet"
+    )
+
+
+def test_staged_files_are_no_parquet_by_name_and_never_the_same() -> None:
+    names = {staged_path("run") for _ in range(10)}
+    assert len(names) == 10
+    assert all(name.startswith("_") and not name.endswith(".parquet") for name in names)

@@ -1,4 +1,4 @@
-"""Which other master goes before this one, and how long answers are trusted."""
+"""How long a master trusts its lease."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,18 +6,47 @@ from collections.abc import Sequence
 import pytest
 
 from roquet.broker.registration import OwnIdentity
-from roquet.broker.replication.other_brokers import OtherBroker, OtherBrokers
-from roquet.broker.replication.succession import (
+from roquet.broker.replication.leadership import (
+    MARGIN,
     TRUST_S,
+    Lease,
     Succession,
     SuccessionWatch,
     succession_by,
     successor,
+    trusted_until_s,
 )
+from roquet.broker.replication.other_brokers import OtherBroker, OtherBrokers
 from roquet.net.peers import Peers
 from roquet.net.router import Router
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
+
+
+def test_a_lease_is_trusted_for_less_than_it_is_given() -> None:
+    """By a fifth at least: clocks of the worst machines differ by less."""
+    assert trusted_until_s(100.0, 4.0) <= 100.0 + 4.0 * 0.8
+    assert MARGIN >= 0.2
+
+
+def test_time_counts_from_before_it_was_asked_for() -> None:
+    clock = FakeClock()
+    lease = Lease(clock)
+    asked_at_s = clock.monotonic_s()
+    clock.advance(2.0)
+    lease.renew(asked_at_s, 4.0)
+    assert lease.is_trusted
+    clock.advance(1.0)
+    assert not lease.is_trusted
+
+
+def test_a_lease_that_was_never_granted_or_has_ended_is_not_trusted() -> None:
+    lease = Lease(FakeClock())
+    assert not lease.is_trusted
+    lease.renew(FakeClock().monotonic_s() + 1e6, 4.0)
+    lease.end()
+    assert not lease.is_trusted
+
 
 ELSEWHERE = "10.0.0.2:10911"
 

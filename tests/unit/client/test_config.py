@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roquet import AsyncProducer, Message, TlsConfig
-from roquet.client.cluster.tls import tls_context
+from roquet.client.config import tls_context
 from roquet.client.errors import BadArgument, SendFailed
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.tls_server import CERTIFICATE, encrypted
