@@ -14,8 +14,8 @@ from roquet.cli.admin_commands.failures import DONE, FAILED
 from roquet.cli.doctor import groups, servers, topics
 from roquet.cli.doctor.finding import Finding, Line, Severity, count_of, lines_of, summary
 from roquet.client.admin.cluster import BrokerInfo, certificate_expiry
+from roquet.client.arguments import utc
 from roquet.client.errors import ClientError
-from roquet.client.timestamps import utc
 from roquet.clock import SystemClock
 from roquet.reporting import Report, ReportTable
 

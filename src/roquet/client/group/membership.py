@@ -19,9 +19,13 @@ from roquet.client.group.offsets import BrokerOffsets, FileOffsets, OffsetKeeper
 from roquet.client.group.pull_loop import PullContext
 from roquet.client.group.readiness import EVERYTHING, Readiness, no_topic
 from roquet.client.group.rebalance import QueueOwner, Rebalance
-from roquet.client.group.registration import Registration, heartbeat_of
 from roquet.client.group.start_offset import start_offset
-from roquet.client.group.subscriptions import Subscriptions, check_subscriptions
+from roquet.client.group.subscriptions import (
+    Registration,
+    Subscriptions,
+    check_subscriptions,
+    heartbeat_of,
+)
 from roquet.client.names import wrapped
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import Clock

@@ -28,7 +28,7 @@ from roquet.store.errors import DamagedRange
 from roquet.store.files.layout import StoreLayout
 from roquet.store.keys.index_file import SECONDS_MAX, IndexFile
 from roquet.store.keys.message_keys import KEY_SIZE, KeyBatch
-from roquet.store.offline.rebuild import Fault
+from roquet.store.offline.repair import Fault
 
 ENTRY_TYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 assert ENTRY_TYPE.itemsize == ENTRY_SIZE

@@ -32,7 +32,7 @@ from roquet.store.offline.audit import (
     state_file_names,
 )
 from roquet.store.offline.reader import StoreReader, find_store
-from roquet.store.offline.rebuild import (
+from roquet.store.offline.repair import (
     Fault,
     OnRecords,
     ignore,

@@ -9,8 +9,7 @@ from roquet.disk import SystemDisk
 from roquet.protocol.messages.record import read_record
 from roquet.store.errors import BadStoreDirectory, DamagedRange, StoreInUse
 from roquet.store.offline.reader import StoreReader
-from roquet.store.offline.rebuild import Rebuilt
-from roquet.store.offline.repair import repair
+from roquet.store.offline.repair import Rebuilt, repair
 from roquet.store.offline.verify import verify
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
