@@ -73,5 +73,5 @@ def test_the_logs_tell_who_changed_what(tmp_path: Path, monkeypatch: pytest.Monk
             assert finished.exit_code == 0, f"{command}: {finished.stderr}"
             assert re.search(line, broker.log_tail()), f"{command}: {broker.log_tail()}"
         # The name server of the test has no accounts, so an address has to do.
-        assert "deleted topic orders in DefaultCluster, as 127.0.0.1:" in names.log_tail()
+        assert "deleted topic orders in all clusters, as 127.0.0.1:" in names.log_tail()
         assert ADMIN.secret_key not in broker.log_tail()

@@ -125,6 +125,14 @@ def test_group_members(place: Place) -> None:
     assert answer(place, "group", "members", "billing")["members"] == 0
 
 
+def test_top_keeps_topics_and_groups(place: Place) -> None:
+    watch = ("--once", "--interval", "10ms")
+    topics = answer(place, "top", "topics", *watch, "--filter", "u?")["topics"]
+    assert {each["topic"] for each in topics} == {f"u{index}" for index in range(6)}
+    (group,) = answer(place, "top", "groups", *watch)["groups"]
+    assert (group["group"], group["lag"]) == ("billing", 1)
+
+
 def test_offset_show(place: Place) -> None:
     (queue,) = answer(place, "offset", "show", "billing")["queues"]
     assert (queue["broker"], queue["lag"]) == ("broker-a", 1)

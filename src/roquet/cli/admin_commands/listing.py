@@ -8,12 +8,16 @@ from typing import Any
 from roquet.reporting import Fact, ReportTable
 
 
-def define_listing(parser: ArgumentParser, columns: Sequence[str]) -> None:
+def define_filter(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--filter",
         metavar="TEXT",
         help="Only names that contain the text, or match it if it has * or ?.",
     )
+
+
+def define_listing(parser: ArgumentParser, columns: Sequence[str]) -> None:
+    define_filter(parser)
     parser.add_argument(
         "--sort",
         choices=columns,

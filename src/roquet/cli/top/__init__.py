@@ -8,6 +8,7 @@ from argparse import ArgumentParser
 from datetime import timedelta
 
 from roquet.cli.admin_commands.commands import define_command
+from roquet.cli.admin_commands.listing import define_filter
 from roquet.cli.argument_types import time_span
 from roquet.cli.top.board import TopView
 from roquet.cli.top.screen import watch
@@ -16,8 +17,9 @@ from roquet.cli.top.screen import watch
 def define(parser: ArgumentParser) -> None:
     parser.description = (
         "Watch topics, groups and brokers. Keys: t, g and b select the table; up and down, or j and"
-        " k, select a row; Enter shows its details, Escape goes back; s sorts by the next column, r"
-        " reverses the order; space pauses; q quits."
+        " k, select a row; Enter shows its details, Escape goes back; / filters by name, Enter"
+        " keeps the filter and Escape drops it; s sorts by the next column, r reverses the order;"
+        " space pauses; q quits."
     )
     parser.add_argument(
         "view",
@@ -33,6 +35,7 @@ def define(parser: ArgumentParser) -> None:
         metavar="SPAN",
         help="Interval between two samples. Default: 2s.",
     )
+    define_filter(parser)
     parser.add_argument(
         "--once", action="store_true", help="Print one table and exit, for scripts."
     )

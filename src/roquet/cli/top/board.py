@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from roquet.cli.admin_commands.listing import in_order
+from roquet.cli.admin_commands.listing import in_order, is_match
 from roquet.cli.top import samples
 from roquet.cli.top.samples import Sample
 from roquet.reporting import ReportTable
@@ -27,6 +27,7 @@ class TopKey(Enum):
     SORT = "s"
     REVERSE = "r"
     PAUSE = " "
+    FILTER = "/"
     END = "q"
 
 
@@ -61,6 +62,9 @@ class Board:
     is_reversed: bool = False
     is_paused: bool = False
     is_ended: bool = False
+    # Only rows whose names contain it, or match it if it has * or ?. Keys may be its text.
+    filter: str = ""
+    is_typing: bool = False
 
     @property
     def sort_column(self) -> int:
@@ -80,9 +84,9 @@ class Board:
                 self.sort_column,
                 is_reversed=self.is_reversed,
             )
-        return in_order(
-            _TABLES[self.view](before, now), self.sort_column, is_reversed=self.is_reversed
-        )
+        whole = _TABLES[self.view](before, now)
+        rows = [row for row in whole.rows if is_match(str(row[0]), self.filter)]
+        return in_order(whole._replace(rows=rows), self.sort_column, is_reversed=self.is_reversed)
 
     def after(self, key: TopKey, table: ReportTable) -> "Board":
         """`table` is what is shown while the key is pressed."""
@@ -97,7 +101,10 @@ class Board:
             case TopKey.OPEN:
                 return self._opened(table)
             case TopKey.BACK:
-                return Board(self.view, is_paused=self.is_paused)
+                kept = "" if self.opened is None else self.filter
+                return Board(self.view, is_paused=self.is_paused, filter=kept)
+            case TopKey.FILTER:
+                return replace(self, is_typing=self.opened is None)
             case TopKey.SORT:
                 return replace(self, sort_by=(self.sort_column + 1) % len(table.columns))
             case TopKey.REVERSE:
@@ -107,8 +114,21 @@ class Board:
             case TopKey.END:
                 return replace(self, is_ended=True)
 
+    def after_typing(self, press: bytes) -> "Board":
+        """Enter keeps the filter, Escape drops it."""
+        match press:
+            case b"\r" | b"\n":
+                return replace(self, is_typing=False)
+            case b"\x1b":
+                return replace(self, filter="", is_typing=False)
+            case b"\x7f" | b"\b":
+                return replace(self, filter=self.filter[:-1], row=0)
+        # Names have ASCII letters only.
+        text = press.decode("ascii", "ignore")
+        return replace(self, filter=self.filter + text, row=0) if text.isprintable() else self
+
     def _opened(self, table: ReportTable) -> "Board":
         if self.opened is not None or not table.rows:
             return self
         name = str(table.rows[min(self.row, len(table.rows) - 1)][0])
-        return Board(self.view, opened=name, is_paused=self.is_paused)
+        return Board(self.view, opened=name, is_paused=self.is_paused, filter=self.filter)

@@ -11,7 +11,8 @@ from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.admin.groups import GroupMembers
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.topics import TopicStatistics
-from roquet.client.errors import ClientError, GroupNotFound, TopicNotFound
+from roquet.client.errors import GroupNotFound, TopicNotFound
+from roquet.client.queue_ref import QueueRef
 from roquet.reporting import Fact, ReportTable
 
 T = TypeVar("T")
@@ -37,25 +38,29 @@ class Sample:
     brokers: tuple[BrokerInfo, ...]
     topics: Mapping[str, TopicStatistics]
     groups: Mapping[str, GroupSample]
-    # Why topics and groups are missing.
+    # Which brokers it is without, and why.
     problem: str | None = None
 
 
 async def take_sample(admin: AsyncAdmin, *, is_of_brokers: bool = False) -> Sample:
-    """If a broker is unreachable, only the list of brokers. Raises ClientError without that.
+    """Without the brokers that do not answer. Raises ClientError if no name server answers.
 
-    Topics and groups deleted meanwhile are left out; all of them if only brokers are looked at.
+    `admin` is a `partial` one that has not been asked before. Topics and groups deleted meanwhile
+    are left out; all of them if only brokers are looked at.
     """
-    brokers = tuple(await admin.brokers())
-    time_s = asyncio.get_running_loop().time()
     if is_of_brokers:
+        brokers = tuple(await admin.brokers())
         problem = next((each.error for each in brokers if each.error is not None), None)
-        return Sample(time_s, brokers, {}, {}, problem)
-    try:
-        topics, groups = await _topics_and_groups(admin)
-    except ClientError as error:
-        return Sample(time_s, brokers, {}, {}, str(error))
-    return Sample(time_s, brokers, topics, groups)
+        return Sample(asyncio.get_running_loop().time(), brokers, {}, {}, problem)
+    listed, (topics, groups) = await asyncio.gather(admin.brokers(), _topics_and_groups(admin))
+    without = ", ".join(f"{each.broker_name} ({each.reason})" for each in admin.missing)
+    return Sample(
+        asyncio.get_running_loop().time(),
+        tuple(listed),
+        topics,
+        groups,
+        f"without {without}" if without else None,
+    )
 
 
 async def _topics_and_groups(
@@ -88,7 +93,7 @@ def topics_table(before: Sample | None, now: Sample) -> ReportTable:
     rows = [
         (
             topic,
-            _rate(before, now, _end_of(earlier.get(topic)), _end_of(statistics)),
+            _rate(before, now, _ends_of(earlier.get(topic)), _ends_of(statistics)),
             statistics.message_count,
             len(statistics.queues),
             statistics.last_stored,
@@ -161,20 +166,23 @@ def broker_details(now: Sample, broker_name: str) -> ReportTable:
     return ReportTable(f"topics of {broker_name}", ("topic", "messages", "queues"), rows)
 
 
-def _rate(before: Sample | None, now: Sample, first: int | None, last: int | None) -> float | None:
-    """Per second; None until there are two samples, and after a reset."""
-    if before is None or first is None or last is None:
+Offsets = Mapping[QueueRef, int]
+
+
+def _rate(before: Sample | None, now: Sample, first: Offsets, last: Offsets) -> float | None:
+    """Per second, of the queues in both samples; None if there are none, and after a reset."""
+    both = first.keys() & last.keys()
+    moved = sum(last[queue] - first[queue] for queue in both)
+    if before is None or not both or moved < 0 or now.time_s <= before.time_s:
         return None
-    if last < first or now.time_s <= before.time_s:
-        return None
-    return (last - first) / (now.time_s - before.time_s)
+    return moved / (now.time_s - before.time_s)
 
 
-def _end_of(statistics: TopicStatistics | None) -> int | None:
-    return None if statistics is None else sum(each.max_offset for each in statistics.queues)
+def _ends_of(statistics: TopicStatistics | None) -> Offsets:
+    queues = () if statistics is None else statistics.queues
+    return {each.queue: each.max_offset for each in queues}
 
 
-def _taken_by(group: GroupSample | None) -> int | None:
-    if group is None:
-        return None
-    return sum(each.consumer_offset or 0 for each in group.progress.queues)
+def _taken_by(group: GroupSample | None) -> Offsets:
+    queues = () if group is None else group.progress.queues
+    return {each.queue: each.consumer_offset or 0 for each in queues}

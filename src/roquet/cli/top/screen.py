@@ -25,7 +25,7 @@ from roquet.reporting import Report, ReportTable, cell, heading
 
 # Title, problem, heading and keys.
 _LINES_AROUND: Final = 4
-_KEYS: Final = "t topics  g groups  b brokers  ↑↓ select  Enter open  Esc back  s sort  r reverse  space pause  q quit"  # noqa: E501
+_KEYS: Final = "t topics  g groups  b brokers  ↑↓ select  Enter open  Esc back  / filter  s sort  r reverse  space pause  q quit"  # noqa: E501
 _SEQUENCES: Final = {
     b"\x1b[A": TopKey.UP,
     b"\x1bOA": TopKey.UP,
@@ -44,27 +44,34 @@ _READ_SIZE: Final = 64
 
 async def watch(session: Session) -> int:
     given = session.given
-    board = Board(TopView(given.view))
+    board = Board(TopView(given.view), filter=given.filter or "")
     if given.once or given.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        before = await take_sample(session.admin, is_of_brokers=board.is_of_brokers)
+        before = await take_sample(session.admin.partial(), is_of_brokers=board.is_of_brokers)
         await asyncio.sleep(given.interval.total_seconds())
-        now = await take_sample(session.admin, is_of_brokers=board.is_of_brokers)
+        now = await take_sample(session.partial, is_of_brokers=board.is_of_brokers)
         session.finish(Report({}, [board.table(before, now)]))
-        if now.problem is not None:
-            session.reporter.say(now.problem)
-        return DONE if now.problem is None else FAILED
+        if not board.is_of_brokers or now.problem is None:
+            return DONE  # What topics and groups are without is reported as for other commands.
+        session.reporter.say(now.problem)
+        return FAILED
     await until_stopped(_Screen(session, board).run())
     return DONE
 
 
-def keys_in(data: bytes) -> Iterator[TopKey]:
-    """The pressed keys; the longest sequence counts, unknown ones are skipped."""
+def presses_in(data: bytes) -> Iterator[bytes]:
+    """What terminals send, key by key; the longest known sequence counts."""
     while data:
-        for length in (3, 1):
-            if (key := _SEQUENCES.get(data[:length])) is not None:
-                yield key
-                break
+        length = 3 if data[:3] in _SEQUENCES else 1
+        yield data[:length]
         data = data[length:]
+
+
+def after_press(board: Board, press: bytes, table: ReportTable) -> Board:
+    """Keys that mean nothing are skipped."""
+    if board.is_typing:
+        return board.after_typing(press)
+    key = _SEQUENCES.get(press)
+    return board if key is None else board.after(key, table)
 
 
 class _Screen:
@@ -100,7 +107,9 @@ class _Screen:
             if not self._board.is_paused:
                 try:
                     is_of_brokers = self._board.is_of_brokers
-                    sample = await take_sample(self._session.admin, is_of_brokers=is_of_brokers)
+                    # A new one each time: a broker may answer again.
+                    admin = self._session.admin.partial()
+                    sample = await take_sample(admin, is_of_brokers=is_of_brokers)
                 except ClientError as error:
                     self._problem = str(error)
                 else:
@@ -125,8 +134,8 @@ class _Screen:
 
     def _read(self, descriptor: int) -> None:
         was_of_brokers = self._board.is_of_brokers
-        for key in keys_in(os.read(descriptor, _READ_SIZE)):
-            self._board = self._board.after(key, self._table())
+        for press in presses_in(os.read(descriptor, _READ_SIZE)):
+            self._board = after_press(self._board, press, self._table())
         if was_of_brokers and not self._board.is_of_brokers:
             self._is_other_view.set()
         self._is_changed.set()
@@ -140,6 +149,8 @@ class _Screen:
         table = self._table()
         time = utc(SystemClock().now_ms()).astimezone().strftime("%H:%M:%S")
         state = "  paused" if self._board.is_paused else ""
+        if self._board.filter or self._board.is_typing:
+            state += f"  /{self._board.filter}{'_' * self._board.is_typing}"
         title = Text(f"roquet top  {time}  {table.name}{state}", style="bold", no_wrap=True)
         problem = Text(self._problem or "", style="red", no_wrap=True, overflow="ellipsis")
         keys = Text(_KEYS, style="dim", no_wrap=True, overflow="ellipsis")

@@ -2,7 +2,7 @@
 
 from roquet.cli.top.board import Board, TopKey, TopView
 from roquet.cli.top.samples import Sample
-from roquet.cli.top.screen import keys_in
+from roquet.cli.top.screen import after_press, presses_in
 from roquet.client.admin.topics import QueueStatistics, TopicStatistics
 from roquet.client.queue_ref import QueueRef
 from roquet.reporting import ReportTable
@@ -95,12 +95,40 @@ def test_keys_choose_the_table_and_pause_and_end() -> None:
 
 
 def test_keys_are_what_terminals_send() -> None:
-    assert [*keys_in(b"t\x1b[Aj\x1bOB\r\x1b")] == [
-        TopKey.TOPICS,
-        TopKey.UP,
-        TopKey.DOWN,
-        TopKey.DOWN,
-        TopKey.OPEN,
-        TopKey.BACK,
-    ]
-    assert [*keys_in(b"xq")] == [TopKey.END]
+    sent = b"t\x1b[Aj\x1bOB\r\x1b"
+    assert [*presses_in(sent)] == [b"t", b"\x1b[A", b"j", b"\x1bOB", b"\r", b"\x1b"]
+    assert typed(TOPICS, b"j\x1bOB").row == 2
+    assert typed(TOPICS, b"j\x1b[A").row == 0
+    assert typed(TOPICS, b"xq") == pressed(TOPICS, TopKey.END)
+
+
+def typed(board: Board, sent: bytes) -> Board:
+    for press in presses_in(sent):
+        board = after_press(board, press, board.table(BEFORE, NOW))
+    return board
+
+
+def test_a_filter_is_typed_and_kept_until_it_is_dropped() -> None:
+    typing = typed(TOPICS, b"j/eq")
+    # What is typed is no key.
+    assert (typing.filter, typing.is_typing, typing.is_ended, typing.row) == ("eq", True, False, 0)
+    assert names(typing.table(BEFORE, NOW)) == []
+    kept = typed(typing, b"\x7f\r")
+    assert names(kept.table(BEFORE, NOW)) == ["beta", "new"]
+    opened = typed(kept, b"\r")
+    assert opened.opened == "beta"
+    assert names(typed(opened, b"\x1b").table(BEFORE, NOW)) == ["beta", "new"]
+    assert names(typed(kept, b"\x1b").table(BEFORE, NOW)) == ["beta", "alpha", "new"]
+    assert typed(TOPICS, b"/e\x1b") == TOPICS
+
+
+def test_a_broker_that_is_missed_or_back_makes_no_rate() -> None:
+    def both(time_s: float, *ends: tuple[str, int]) -> Sample:
+        queues = tuple(
+            QueueStatistics(QueueRef("t", broker, 0), 0, end, None) for broker, end in ends
+        )
+        return Sample(time_s, (), {"t": TopicStatistics("t", queues)}, {})
+
+    whole, part = both(1.0, ("a", 10), ("b", 100)), both(2.0, ("a", 14))
+    assert TOPICS.table(whole, part).rows[0][1] == 4.0
+    assert TOPICS.table(part, both(3.0, ("a", 15), ("b", 200))).rows[0][1] == 1.0
