@@ -169,8 +169,8 @@ class Ordeal:
         master = await current_master(self._on)
         others = [each for each in self._on.brokers if each is not master]
         if not await asyncio.to_thread(self._on.until_followed, master, *others):
-            said = [each.runtime_info.get("commitLogMaxOffset") for each in self._on.brokers]
-            raise NoSwitch(f"not everybody follows {master}: the logs end at {said}")
+            reports = [_replication_report(each) for each in self._on.brokers]
+            raise NoSwitch(f"not all slaves follow {master}: {'; '.join(reports)}")
         return int(master.runtime_info.get("replicationEpoch", 0))
 
     async def _judge(self) -> None:
@@ -191,6 +191,12 @@ class Ordeal:
         found.violations += await differing(stores, _PATIENCE_S)
         if found.violations:
             found.violations.append(f"what was done: {'; '.join(self._done)}")
+
+
+def _replication_report(broker: Replica) -> str:
+    info = broker.runtime_info
+    keys = ("commitLogMaxOffset", "replicationEpoch", "followedMaster", "replicationProblem")
+    return f"{broker.address}: {', '.join(f'{key}={info.get(key)}' for key in keys)}"
 
 
 def torture(directory: Path, seed: int, count: int) -> Findings:

@@ -56,7 +56,7 @@ async def demoted_and_promoted(on: ReplicaSet, _chance: Random) -> None:
     """A planned switch."""
     master = await current_master(on)
     await asyncio.to_thread(_commanded, on.demote, master, "--id", _own_id(on, master))
-    await asyncio.to_thread(_commanded, on.promote, _longest(on, master))
+    await asyncio.to_thread(_promote_longest, on, master)
 
 
 async def killed_for_good(on: ReplicaSet, chance: Random) -> None:
@@ -76,7 +76,7 @@ async def stopped_and_fenced(on: ReplicaSet, chance: Random) -> None:
 
 async def _succeeded(on: ReplicaSet, old: Replica, chance: Random) -> None:
     """Another one is promoted, and the old one comes back as a slave, one way or the other."""
-    await asyncio.to_thread(_commanded, on.promote, _longest(on, old))
+    await asyncio.to_thread(_promote_longest, on, old)
     await asyncio.sleep(chance.uniform(*_AWAY_S) / 2)
     number = _own_id(on, old)
     if chance.random() < _OWN_FILE_CHANCE:
@@ -102,9 +102,21 @@ def _own_id(on: ReplicaSet, broker: Replica) -> str:
     return str(on.brokers.index(broker) or len(on.brokers))
 
 
-def _longest(on: ReplicaSet, old: Replica) -> Replica:
+def _promote_longest(on: ReplicaSet, old: Replica) -> None:
+    """Not before all slaves have answered: one that is slow may have what the others lack.
+
+    Raises NoSwitch.
+    """
     slaves = [each for each in on.brokers if each is not old and not each.has_ended]
-    return max(slaves, key=lambda each: each.log_end)
+    ends: dict[Replica, int] = {}
+
+    def is_known() -> bool:
+        ends.update((each, each.log_end) for each in slaves)
+        return min(ends.values()) >= 0
+
+    if not happens(is_known):
+        raise NoSwitch(f"not all slaves report the end of their log: {ends.values()}")
+    _commanded(on.promote, max(ends, key=lambda each: ends[each]))
 
 
 def _commanded(command: Callable[..., str], *words: object) -> None:
