@@ -119,7 +119,7 @@ class PageRun:
             "HOME": str(self._directory),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "NAMESRV_ADDR": self._cluster.name_server,
-            "PYTHONPATH": str(self._directory),
+            "PYTHONPATH": f"{self._directory}:{os.environ.get('PYTHONPATH', '')}",
             "COLUMNS": "100",
             "NO_COLOR": "1",
         }

@@ -7,13 +7,13 @@ for all that is in it.
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Unpack, final
 
-from roquet.client.arguments import bad, check_timeout
+from roquet.client.arguments import bad, check_count, check_timeout
 from roquet.client.blocking.loop_thread import LoopThread
 from roquet.client.blocking.twin import BlockingTwin, blocking, described_by, sharing_key
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
@@ -99,6 +99,34 @@ class Producer(BlockingTwin[AsyncProducer]):
     send_batch = blocking(AsyncProducer.send_batch)
     send_encoded = blocking(AsyncProducer.send_encoded)
     send_many = blocking(AsyncProducer.send_many)
+
+    def send_stream(
+        self, messages: Iterable[Message], *, in_flight: int = 64, timeout_s: float = TIMEOUT_S
+    ) -> Generator[SendReceipt, None, None]:
+        """Sends messages as they come, and yields their receipts in the order of the messages.
+
+        A message is taken when fewer than `in_flight` have no receipt that was taken, so neither
+        an endless stream nor a caller that is slow fills the memory. Messages may overtake each
+        other. While `messages` blocks, no receipt is yielded. Raises as `send` does for the first
+        message that fails; what is in flight then, or when the caller stops, may be stored.
+        """
+        check_count("in_flight", in_flight)
+        check_timeout("timeout_s", timeout_s)
+        if isinstance(messages, Message | str | bytes) or not isinstance(messages, Iterable):
+            raise bad("messages", "an iterable of Messages", messages)
+        return self._stream(messages, in_flight, timeout_s)
+
+    def _stream(
+        self, messages: Iterable[Message], in_flight: int, timeout_s: float
+    ) -> Generator[SendReceipt, None, None]:
+        pending: deque[Future[SendReceipt]] = deque()
+        for message in messages:
+            pending.append(self.submit(message, timeout_s=timeout_s))
+            if len(pending) >= in_flight:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
     request = blocking(AsyncProducer.request)
     queues = blocking(AsyncProducer.queues)
     is_stored = blocking(AsyncProducer.is_stored)

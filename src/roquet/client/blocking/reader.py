@@ -1,12 +1,15 @@
 """The blocking twin of the topic reader."""
 
 from collections.abc import Generator
+from contextlib import closing
+from datetime import datetime
 from typing import Unpack, final
 
 from roquet.client.blocking.twin import BlockingTwin, blocking, described_by
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import RecordChunk
 from roquet.client.reader.reader import ALL, AsyncTopicReader, TopicReaderOptions
+from roquet.client.received import ReceivedMessage
 from roquet.protocol.subscription import Subscription
 
 
@@ -15,15 +18,14 @@ from roquet.protocol.subscription import Subscription
 class TopicReader(BlockingTwin[AsyncTopicReader]):
     """Reads topics without a group, and moves no offsets. `AsyncTopicReader` is for asyncio.
 
-    Records are raw, in chunks; while one is processed, the next ones are fetched. `options`
+    While messages are processed, the next ones are fetched. `records` are raw, in chunks. `options`
     are the members of `TopicReaderConfig`.
 
     For example:
 
         with TopicReader("127.0.0.1:9876") as reader:
-            for queue, (start, end) in reader.bounds(reader.queues("orders")).items():
-                for chunk in reader.records(queue, start, end):
-                    print(queue.queue_id, chunk.count, len(chunk.data))
+            for message in reader.messages("orders", since=datetime.now(UTC) - timedelta(hours=1)):
+                print(message.keys, message.body)
     """
 
     def __init__(
@@ -52,3 +54,19 @@ class TopicReader(BlockingTwin[AsyncTopicReader]):
             queue, start, end, subscription=subscription, skip_gone=skip_gone
         )
         return self._each(chunks)
+
+    def messages(
+        self,
+        topic: str,
+        *,
+        since: datetime | None = None,
+        subscription: Subscription = ALL,
+        skip_gone: bool = False,
+    ) -> Generator[ReceivedMessage, None, None]:
+        # Many at a time: the way to the other thread and back takes longer than most messages.
+        batches = self._each(
+            self._twin._batches(topic, since, subscription, skip_gone=skip_gone)  # noqa: SLF001
+        )
+        with closing(batches):
+            for batch in batches:
+                yield from batch

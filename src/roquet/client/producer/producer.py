@@ -7,8 +7,18 @@ Every send ends in one of three ways: a receipt, `SendFailed` or `SendUnknown`.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from copy import copy
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, Unpack, final
 from uuid import UUID
@@ -45,6 +55,7 @@ from roquet.client.producer.outgoing import Delay, Ready, delay_properties
 from roquet.client.producer.queue_choice import ANYWHERE, OrderKey, Target
 from roquet.client.producer.receipt import BatchReceipt, ProducerStatistics, SendReceipt
 from roquet.client.producer.request_reply import ROUTES, PendingReplies, ReplyMessage
+from roquet.client.producer.streaming import stream_receipts
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage, received_messages
 from roquet.clock import SystemClock
@@ -261,6 +272,29 @@ class AsyncProducer(AsyncResource):
             for _ in range(in_flight):
                 group.create_task(work())
         return _receipts([each for index in range(len(results)) for each in results[index]])
+
+    def send_stream(
+        self,
+        messages: AsyncIterable[Message] | Iterable[Message],
+        *,
+        in_flight: int = 64,
+        timeout_s: float = TIMEOUT_S,
+    ) -> AsyncGenerator[SendReceipt, None]:
+        """Sends messages as they come, and yields their receipts in the order of the messages.
+
+        A message is taken when fewer than `in_flight` have no receipt that was taken, so neither
+        an endless stream nor a caller that is slow fills the memory. Messages may overtake each
+        other. Raises as `send` does for the first message that fails, and what `messages` raises;
+        what is in flight then, or when the caller stops, is not waited for, and may be stored.
+        """
+        check_count("in_flight", in_flight)
+        check_timeout("timeout_s", timeout_s)
+        if isinstance(messages, Message | str | bytes) or not isinstance(
+            messages, AsyncIterable | Iterable
+        ):
+            raise bad("messages", "an iterable or asynchronous iterable of Messages", messages)
+        self._accumulator.usable()
+        return stream_receipts(messages, partial(self.send, timeout_s=timeout_s), in_flight)
 
     async def request(
         self,

@@ -1,10 +1,8 @@
 """The topic reader: reads topics without joining a group.
 
     async with AsyncTopicReader("127.0.0.1:9876") as reader:
-        queues = await reader.queues("orders")
-        for queue, (start, end) in (await reader.bounds(queues)).items():
-            async for chunk in reader.records(queue, start, end):
-                decode_records(chunk.data)
+        async for message in reader.messages("orders"):
+            print(message.keys, message.body)
 
 It joins no group, so no queues are rebalanced because of it, and stores only offsets that are
 passed to `commit`. Any number of readers may read the same topic, in any number of processes.
@@ -13,6 +11,7 @@ passed to `commit`. Any number of readers may read the same topic, in any number
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple, TypedDict, TypeVar, Unpack, final
@@ -34,6 +33,7 @@ from roquet.client.reader.chunk import RecordChunk
 from roquet.client.reader.range_reader import RangeReader, ReadAheadLimits, ReadOrder
 from roquet.client.reader.retrying_puller import RetryingPuller
 from roquet.client.reader.time_search import TimeSearch
+from roquet.client.received import ReceivedMessage, received_messages
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.clients import (
     ConsumeFromWhere,
@@ -279,7 +279,42 @@ class AsyncTopicReader(AsyncResource):
         finally:
             reading.close()
 
+    async def messages(
+        self,
+        topic: str,
+        *,
+        since: datetime | None = None,
+        subscription: Subscription = ALL,
+        skip_gone: bool = False,
+    ) -> AsyncGenerator[ReceivedMessage, None]:
+        """The messages that a topic has now: queue by queue, in the order of each queue; with
+        `since` those that were stored at that moment or later.
+
+        `subscription` and `skip_gone` are as in `records`. Raises as `queues`, `offsets_at` and
+        `records` do.
+        """
+        batches = self._batches(topic, since, subscription, skip_gone=skip_gone)
+        async with aclosing(batches):
+            async for batch in batches:
+                for message in batch:
+                    yield message
+
     # How it is done.
+
+    async def _batches(
+        self, topic: str, since: datetime | None, subscription: Subscription, *, skip_gone: bool
+    ) -> AsyncGenerator[list[ReceivedMessage], None]:
+        bounds = await self.bounds(await self.queues(topic))
+        starts = {queue: start for queue, (start, _) in bounds.items()}
+        if since is not None:
+            starts = await self.offsets_at(bounds, since)
+        for queue, (_, end) in bounds.items():
+            chunks = self.records(
+                queue, starts[queue], end, subscription=subscription, skip_gone=skip_gone
+            )
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    yield received_messages(chunk.data, queue, self._config.namespace)
 
     def _tools(self) -> _Tools:
         """Raises NotOpen, UsedAfterFork or WrongLoop."""

@@ -13,6 +13,7 @@ from roquet import (
     AsyncPushConsumer,
     AsyncTopicReader,
     Message,
+    Producer,
     QueueRef,
     RecordChunk,
     TopicReader,
@@ -25,6 +26,7 @@ from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import split_records
 from roquet.protocol.record_columns import decode_records
 from roquet.protocol.subscription import Subscription
+from roquet.testing import BlockingCluster
 from tests.support.live_cluster import LiveCluster
 
 TOPIC = "orders"
@@ -65,6 +67,54 @@ def messages(chunks: Sequence[RecordChunk]) -> list[StoredMessage]:
 
 def bodies(chunks: Sequence[RecordChunk]) -> list[bytes]:
     return [message.body for message in messages(chunks)]
+
+
+# --- messages ---
+
+
+async def test_the_messages_of_a_topic_come_queue_by_queue(
+    reader: AsyncTopicReader, producer: AsyncProducer
+) -> None:
+    for queue_id in (1, 0):
+        queue = QUEUE._replace(queue_id=queue_id)
+        await send(producer, [b"%d/%d" % (queue_id, n) for n in range(50)], queue=queue)
+    found = [message async for message in reader.messages(TOPIC)]
+    assert [each.body for each in found] == [b"%d/%d" % (q, n) for q in (0, 1) for n in range(50)]
+    assert (found[-1].topic, found[-1].queue, found[-1].queue_offset) == (
+        TOPIC,
+        QUEUE._replace(queue_id=1),
+        49,
+    )
+
+
+async def test_messages_are_filtered_by_time_and_tags(
+    reader: AsyncTopicReader, producer: AsyncProducer
+) -> None:
+    await send(producer, [b"0", b"1", b"2", b"3"], tags=("even", "odd"))
+    wanted = subscription_of(TOPIC, "odd")
+    filtered = reader.messages(TOPIC, subscription=wanted)
+    assert [message.body async for message in filtered] == [b"1", b"3"]
+    later = reader.messages(TOPIC, since=datetime.now(UTC) + timedelta(hours=1))
+    assert [message async for message in later] == []
+    with pytest.raises(BadArgument, match="time zone"):
+        await anext(reader.messages(TOPIC, since=datetime(2026, 1, 1)))  # noqa: DTZ001
+
+
+async def test_messages_of_a_topic_that_is_not_there_are_an_error(
+    reader: AsyncTopicReader,
+) -> None:
+    with pytest.raises(TopicNotFound):
+        await anext(reader.messages("nowhere"))
+
+
+def test_programs_without_a_loop_read_messages(roquet_cluster: BlockingCluster) -> None:
+    topic = roquet_cluster.new_topic(queues=1)
+    with Producer(roquet_cluster.name_server, "shop") as producer:
+        producer.send_batch([Message(topic, b"%d" % number) for number in range(50)])
+    with TopicReader(roquet_cluster.name_server) as reader:
+        assert [each.body for each in reader.messages(topic)] == [b"%d" % n for n in range(50)]
+        first, *_ = reader.messages(topic)
+        assert first.body == b"0"
 
 
 # --- records ---
