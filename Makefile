@@ -58,7 +58,7 @@ check: $(READY)  ## format, lint, types, import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo | tail -n 4
 
-# Thousands of small stores: where memory has room for their files, nobody waits for the disk.
+# Thousands of small stores: where memory has room for their files, no test waits for the disk.
 MEMORY := $(shell test "$$(df --output=avail /dev/shm 2> /dev/null | tail -n 1)" -gt 4000000 2> /dev/null && echo /dev/shm)
 
 unit: $(READY)  ## the inner loop: module by module, without Java and without what is slow
@@ -95,7 +95,7 @@ test-full: java tools gate check  ## everything, both Apache versions, new examp
 test-long: java tools gate check  ## the same proofs as test-full with counts that take hours
 	$(RUN_TESTS)
 
-docs: $(READY)  ## the site, in build/site; what is made from the sources is made anew before
+docs: $(READY)  ## the site, in build/site; generated parts are generated first
 	@$(BIN)/python -m scripts.pages
 	@$(BIN)/mkdocs build --quiet
 	@echo "build/site/index.html"

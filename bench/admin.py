@@ -98,9 +98,9 @@ def run_once(command: Sequence[str], scratch: Path, exit_codes: Sequence[int]) -
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
-        said = output.read()
-    if process.returncode not in exit_codes or b"Exception" in said:
-        raise SystemExit(f"{command[-4:]} failed: {said[-1000:].decode(errors='replace')}")
+        printed = output.read()
+    if process.returncode not in exit_codes or b"Exception" in printed:
+        raise SystemExit(f"{command[-4:]} failed: {printed[-1000:].decode(errors='replace')}")
     return usage.ru_utime + usage.ru_stime
 
 

@@ -169,7 +169,7 @@ def apache_command(directory: Path, config: Path) -> list[str]:
 
 
 def await_port(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Returns when somebody listens; both brokers serve from then on."""
+    """Returns when a server listens; both brokers serve from then on."""
     wanted = f":{port:04X} "
     while process.poll() is None:
         lines = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
@@ -210,7 +210,7 @@ def sync_turns(load: Path, server: Server, seconds: float) -> None:
 
 @contextmanager
 def member(server: Server) -> Iterator[None]:
-    """Somebody of group "bench" who says what it wants, and asks for nothing."""
+    """A member of group "bench" that registers its subscription, and pulls nothing."""
     consumer = ConsumerData(
         group_name="bench",
         consume_type="CONSUME_PASSIVELY",

@@ -214,7 +214,7 @@ def rows_of(contests: Sequence[Contest]) -> list[Row]:
 
 
 def begin_with_first(broker: str, group: str) -> None:
-    """A new group would begin with the next message; not every client can be told otherwise."""
+    """A new group would start with the next message; not every client can change that."""
     with BlockingPeer(broker) as peer:
         for queue_id in range(QUEUE_COUNT):
             header = UpdateConsumerOffsetHeader(

@@ -102,7 +102,7 @@ def stored(name: str, scratch: Path, load: Path, sizes: Sizes) -> dict[int, Sent
     for count in sizes.stored:
         root = scratch / name / f"stored-{count}"
         write_store(root / "store", count)
-        # There are no keys in it, and whoever looks for some all the same has other work to do.
+        # It has no keys: a look-up would measure something else.
         with running(name, root, "messageIndexEnable=false\n") as server:
             assert max_offset(server) == count // QUEUE_COUNT, "the store was not taken over"
             found[count] = sends(load, server, sizes)

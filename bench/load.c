@@ -5,7 +5,7 @@
  *
  * MODE is send (310, one message a request), batch (320, 32 messages a request), pull (11, up to 32
  * messages a request, from offset 0 to LIMIT and around again; queue = connection number), or member:
- * the same pulls without a subscription, as push consumers make them. Somebody else has to send the
+ * the same pulls without a subscription, as push consumers make them. Another process has to send the
  * heartbeats of group "bench" for these. Mixed is, of sixteen requests, nine sends, five such pulls,
  * a heartbeat of that group and a commit of its offset.
  * With TOPIC_COUNT, sends go in turns to TOPIC0, TOPIC1 and so on, always to queue 0.
@@ -194,7 +194,7 @@ static void take_replies(struct connection *c) {
         header = ntohl(header) & 0xffffff;
         if (c->in_size - at < 4 + length) break;
         if (memcmp(c->in + at + 8, "{\"code\":40,", 11) == 0) {
-            /* No reply: members of the group are told of each other. */
+            /* No reply: members of the group are notified of each other. */
             at += 4 + length;
             continue;
         }

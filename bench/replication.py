@@ -104,7 +104,7 @@ def measure(
 
 
 def fill(load: Path, master: Server, size: int) -> None:
-    """Nobody is there to confirm it, so the answers say; what counts is that it is stored."""
+    """No slave confirms it, and the replies report that; what counts is that it is stored."""
     while log_end(master) < size:
         words = [master.port, "send", 4, 64, 2, LARGE_BODY, "bench", 1]
         subprocess.run([str(load), *map(str, words)], check=True, capture_output=True)

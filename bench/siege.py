@@ -33,7 +33,7 @@ from tests.support.topics import create_topic
 TOPIC: Final = "besieged"
 MEGABYTE: Final = 1024 * 1024
 PAUSE_S: Final = 0.005
-# Attackers are at it for so long before anybody looks.
+# How long attackers run before the first measurement.
 RUN_UP_S: Final = 2.0
 
 

@@ -4,7 +4,7 @@ set -euo pipefail
 
 have_java() {
     command -v java >/dev/null 2>&1 && command -v javac >/dev/null 2>&1 &&
-        # Not always its first line: Java begins with the options it picked up, if any.
+        # Not always its first line: Java prints the options it picked up first, if any.
         [ "$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p')" -ge 17 ] 2>/dev/null
 }
 

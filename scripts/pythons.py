@@ -75,7 +75,7 @@ def installed() -> Iterator[Interpreter]:
 
 
 def _about(path: Path) -> Interpreter | None:
-    """None for what does not run: a version manager leaves commands that only complain."""
+    """None for what does not run: a version manager leaves commands that only print an error."""
     command = [str(path), "-c", _ABOUT]
     try:
         answer = subprocess.run(

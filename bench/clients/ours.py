@@ -186,7 +186,7 @@ async def push_batches(order: Order) -> None:
 
 
 async def poll(order: Order) -> None:
-    """By a program that only counts: nothing of a message is read that nobody looks at."""
+    """By a program that only counts: members that it does not use are not decoded."""
     await keep_polling(order, len)
 
 

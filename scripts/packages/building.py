@@ -19,12 +19,12 @@ _OF_OTHERS: Final = ("tests/", "bench/", "examples/", "scripts/")
 
 def commit() -> str:
     """As `roquet --version` says it of this checkout."""
-    return _said("git", "describe", "--always", "--dirty", "--exclude=*").strip()
+    return _output("git", "describe", "--always", "--dirty", "--exclude=*").strip()
 
 
 def copied_sources(directory: Path, *, with_compiled: bool) -> Path:
     source = directory / "source"
-    for name in filter(None, _said("git", "ls-files", "-z", *_PARTS).split("\0")):
+    for name in filter(None, _output("git", "ls-files", "-z", *_PARTS).split("\0")):
         if (ROOT / name).is_file() and not name.startswith(_OF_OTHERS):
             _copy(ROOT / name, source / name)
     if with_compiled:
@@ -78,5 +78,5 @@ def _copy(path: Path, target: Path) -> None:
     shutil.copy2(path, target)
 
 
-def _said(*command: str) -> str:
+def _output(*command: str) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""`python -m scripts.pages`: makes the parts of `docs` anew that are made from the sources."""
+"""`python -m scripts.pages`: regenerates the parts of `docs` that come from the sources."""
 
 from scripts.pages.regions import refresh_all
 

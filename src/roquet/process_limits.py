@@ -11,7 +11,7 @@ this machine, so that an operator can always connect; `spare` is for what is ope
 state files, directories that are synced, modules.
 
 Mappings run out less visibly (vm.max_map_count): memory is mapped, too, so the interpreter and
-libraries fail where no request can be refused any more, and the process dies. The last ones are
+libraries fail where no request can be refused any more, and the process ends. The last ones are
 therefore reserved for them.
 """
 

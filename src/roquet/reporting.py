@@ -82,7 +82,7 @@ class JobProgress:
         self._task: TaskID | None = None
         self._started_s = time.monotonic()
         self._printed_s: float | None = None
-        self._untold: str | None = None
+        self._unprinted: str | None = None
         self._lock = Lock()
 
     def show(self, done: int, total: int | None = None, **facts: Fact) -> None:
@@ -93,11 +93,11 @@ class JobProgress:
             if self._live is not None:
                 self._show_live(done, total, text)
                 return
-            self._untold = text
+            self._unprinted = text
             now_s = time.monotonic()
             if self._printed_s is None or now_s - self._printed_s >= _LOG_LINE_EVERY_S:
                 self._printed_s = now_s
-                self._tell()
+                self._print_latest()
 
     def _show_live(self, done: int, total: int | None, text: str) -> None:
         assert self._live is not None
@@ -107,12 +107,12 @@ class JobProgress:
 
     def end(self) -> None:
         with self._lock:
-            self._tell()
+            self._print_latest()
 
-    def _tell(self) -> None:
-        if self._untold is not None:
-            self._reporter.say(self._untold)
-            self._untold = None
+    def _print_latest(self) -> None:
+        if self._unprinted is not None:
+            self._reporter.say(self._unprinted)
+            self._unprinted = None
 
 
 @final
@@ -213,7 +213,7 @@ class Reporter:
         sys.exit(exit_code)
 
     @contextmanager
-    def failures_told(self) -> Iterator[None]:
+    def failures_reported(self) -> Iterator[None]:
         """What was raised on purpose, or by the system, ends the job with one line."""
         handler = _ReporterHandler(self)
         root = logging.getLogger()

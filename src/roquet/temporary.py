@@ -3,7 +3,7 @@
     roquet-XXXX/.owner   locked while the process runs
 
 A process that is killed cannot clean up. The next one does: a directory with our prefix that
-belongs to this user and is not locked was left by a dead process.
+belongs to this user and is not locked was left by a process that has ended.
 """
 
 import fcntl
@@ -36,7 +36,7 @@ def temporary_directory() -> Iterator[Path]:
         descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Only now: a file that exists and is not locked means that its owner is dead.
+            # Only now: a file that exists and is not locked means that its owner has ended.
             unlocked.rename(directory / _OWNER)
             yield directory
         finally:
@@ -44,7 +44,7 @@ def temporary_directory() -> Iterator[Path]:
 
 
 def remove_leftovers() -> list[Leftover]:
-    """Removes what dead processes of this user left; what cannot be removed stays."""
+    """Removes what ended processes of this user left; what cannot be removed stays."""
     found = []
     with os.scandir(tempfile.gettempdir()) as entries:
         names = [Path(each.path) for each in entries if each.name.startswith(_PREFIX)]

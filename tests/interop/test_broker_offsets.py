@@ -131,7 +131,7 @@ def test_an_old_queue_begins_where_its_messages_begin(
     "where",
     ["CONSUME_FROM_FIRST_OFFSET", "CONSUME_FROM_LAST_OFFSET", "CONSUME_FROM_TIMESTAMP"],
 )
-def test_a_new_group_begins_where_it_wants_to(
+def test_a_new_group_starts_where_configured(
     java: JavaDriver, new_name: NewName, old: OldQueue, where: str
 ) -> None:
     begin_time = time.strftime("%Y%m%d%H%M%S", time.localtime(old.second))

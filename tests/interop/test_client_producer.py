@@ -189,7 +189,7 @@ def test_a_delayed_message_arrives_later(
     assert received.store_timestamp - received.born_timestamp >= 900
 
 
-def test_a_moment_is_refused_where_nobody_would_wait_for_it(
+def test_a_moment_is_refused_by_brokers_without_timers(
     producer: Producer, new_topic: NewTopic, server: ClientServer
 ) -> None:
     topic = new_topic()

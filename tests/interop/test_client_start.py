@@ -109,7 +109,7 @@ def send_new(old: OldQueue) -> int:
 
 @STARTS
 @MODES
-def test_a_push_consumer_begins_where_it_wants_to(
+def test_a_push_consumer_starts_where_configured(
     old: OldQueue, new_name: NewName, tmp_path: Path, start: str, broadcasting: bool
 ) -> None:
     received: list[ReceivedMessage] = []
@@ -132,7 +132,7 @@ def test_a_push_consumer_begins_where_it_wants_to(
 
 @STARTS
 @MODES
-def test_a_pull_consumer_begins_where_it_wants_to(
+def test_a_pull_consumer_starts_where_configured(
     old: OldQueue, new_name: NewName, tmp_path: Path, start: str, broadcasting: bool
 ) -> None:
     consumer = PullConsumer(

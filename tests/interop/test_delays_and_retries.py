@@ -276,7 +276,7 @@ def test_a_killed_broker_delivers_what_waited_not_early_and_at_least_once(
 
 
 @pytest.mark.parametrize("is_ours_first", [True, False], ids=["from ours", "from Apache's"])
-def test_who_takes_over_a_directory_delivers_what_waits_in_it(
+def test_a_broker_that_takes_over_a_directory_delivers_waiting_messages(
     java_drivers: Callable[[ApacheVersion], JavaDriver],
     name_server: OurNameServer,
     new_name: NewName,

@@ -157,7 +157,7 @@ def test_tools_see_both(mixed: MixedCluster, java: JavaDriver, names: str, topic
     assert made.output.count("success") == 2
 
 
-def test_when_our_broker_dies_apaches_takes_the_messages(
+def test_when_our_broker_is_killed_apaches_takes_the_messages(
     mixed: MixedCluster, java: JavaDriver, names: str, producer: JavaProducer, topic: str
 ) -> None:
     send_to_all(producer, topic)

@@ -134,7 +134,7 @@ def test_what_is_waited_for_shows_while_standard_error_is_another_file(
 def test_what_was_raised_on_purpose_is_one_line_and_exit_code_1(
     reporter: Reporter, capsys: pytest.CaptureFixture[str], error: Exception, said: str
 ) -> None:
-    with pytest.raises(SystemExit) as ended, reporter.failures_told():
+    with pytest.raises(SystemExit) as ended, reporter.failures_reported():
         raise error
     assert ended.value.code == 1
     out, err = capsys.readouterr()
@@ -148,7 +148,7 @@ def test_notes_of_an_error_are_in_its_line(
 ) -> None:
     error = BadLake("gone")
     error.add_note("what Spark printed is in spark.log")
-    with pytest.raises(SystemExit), reporter.failures_told():
+    with pytest.raises(SystemExit), reporter.failures_reported():
         raise error
     assert capsys.readouterr().err.endswith("gone; what Spark printed is in spark.log\n")
 
@@ -157,7 +157,7 @@ def test_warnings_of_what_runs_are_said_while_it_runs(
     reporter: Reporter, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = logging.getLogger("roquet.test")
-    with reporter.failures_told():
+    with reporter.failures_reported():
         log.warning("started %s", "again")
         log.info("nobody asked")
     log.warning("too late")

@@ -1,7 +1,7 @@
 """What the handlers of a broker work on, in parts.
 
 A function that needs one part takes that part; one that needs several takes the broker. How they
-are put together is said in `build.py`, how they start and stop in `server.py`.
+are put together is in `build.py`, how they start and stop in `server.py`.
 """
 
 import msgspec
@@ -29,7 +29,7 @@ from roquet.store.message_store import MessageStore
 
 
 class Clients(msgspec.Struct, frozen=True):
-    """Who is connected, who was, and which member of a group owns which queue."""
+    """Connected clients, former ones, and which member of a group owns which queue."""
 
     consumers: Consumers[Connection]
     producers: Producers[Connection]
@@ -48,7 +48,7 @@ class WaitingMessages(msgspec.Struct):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Who may connect, and what each account may do."""
+    """Which clients may connect, and what each account may do."""
 
     tls: ServerTls
     # All connections, of both ports.

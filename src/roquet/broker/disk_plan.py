@@ -1,8 +1,8 @@
 """How much of their disk the files of brokers will take, logged before the first message.
 
 A log grows by whole files, each of which takes its space when it is made: the first one at once,
-the next one when the one before is half full. Whoever starts a broker learns of that at the start,
-and not when its disk is full.
+the next one when the one before is half full. So an operator learns of it when a broker
+starts, and not when its disk is full.
 """
 
 from collections.abc import Sequence

@@ -121,12 +121,12 @@ def opened_store(
         )
     for damage in report.damages:
         log.error("damaged part of the log: %s", damage)
-    _tell_of_many_files(store.queue_file_count)
+    _warn_of_many_files(store.queue_file_count)
     store.start()
     return store
 
 
-def _tell_of_many_files(file_count: int) -> None:
+def _warn_of_many_files(file_count: int) -> None:
     """Before messages are refused because all of them are written to at once."""
     limit = kept_limit()
     if is_near(file_count, limit):

@@ -60,7 +60,11 @@ def start_upkeep(broker: Broker) -> None:
     every("clean", _CLEAN_PERIOD_S, lambda: _clean(broker.messages.expiry))
     every("disable slow groups", _SLOW_GROUPS_PERIOD_S, lambda: _disable_slow_groups(broker))
     if broker.messages.late_sends.is_watched:
-        run("note life", broker.messages.late_sends.keep_noting, on_failure=OnFailure.RESTART)
+        run(
+            "note that the loop runs",
+            broker.messages.late_sends.keep_noting,
+            on_failure=OnFailure.RESTART,
+        )
     every("scrub", _SCRUB_PERIOD_S, lambda: _scrub(broker.store))
 
 
@@ -172,7 +176,7 @@ async def _save_offsets(broker: Broker) -> None:
     """Soon after the start, then each time after twice as long, up to the interval.
 
     A broker that is killed again and again before its first interval is over would send its groups
-    back to the same offsets each time. So it forgets at most what came in half of its life.
+    back to the same offsets each time. So it loses at most what came in half of its uptime.
     """
     age_ms = _FIRST_SAVE_MS
 
@@ -220,7 +224,7 @@ async def _note_progress(broker: Broker) -> None:
     """As soon as something is delivered; then each time after twice as long, up to the interval.
 
     A broker that is killed again and again before its first interval is over would deliver the same
-    messages in each of its lives. What is delivered has to be on disk for that, too.
+    messages in each of its runs. What is delivered has to be on disk for that, too.
     """
     age_ms = _FIRST_SAVE_MS
 

@@ -30,6 +30,7 @@ from roquet.protocol.headers.name_server import (
     UnregisterBrokerHeader,
 )
 from roquet.protocol.host import Address
+from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ _read_answer = header_reader(RegisterBrokerReplyHeader)
 
 
 class OwnIdentity(msgspec.Struct, frozen=True):
-    """Who a broker is to the rest of its cluster."""
+    """The identity of a broker in its cluster."""
 
     cluster: str
     broker_name: str
@@ -68,7 +69,7 @@ class Registered(msgspec.Struct, frozen=True):
     """What a name server answered."""
 
     order_topics: frozenset[str]  # topics an operator has declared ordered
-    # For a slave whose master is alive: where clients find that, and where its log is sent from.
+    # For a slave whose master is registered: where clients and slaves find that master.
     master_address: str | None = None
     master_ha_address: str | None = None
     # Another broker that is registered under the same name and id.
@@ -104,10 +105,10 @@ class Registrar:
         self._identity = identity
         self._topic_table = topic_table
         self._timeout_s = timeout_s
-        self._outages = _Outages(clock)
+        self._outages = ThrottledLog(log, clock.monotonic_s, _REMINDER_S)
         self._is_stale = asyncio.Event()
         self._change_count = 0
-        self._told_count = 0
+        self._registered_count = 0
         self._round = asyncio.Lock()
         # Whether a name server took the last registration.
         self.is_known = False
@@ -138,16 +139,16 @@ class Registrar:
     @property
     def has_news(self) -> bool:
         """Whether topics have changed that are not registered with all name servers yet."""
-        return self._told_count < self._change_count
+        return self._registered_count < self._change_count
 
-    async def until_told(self) -> None:
+    async def until_registered(self) -> None:
         """Returns when all name servers that can be reached know of the changes so far.
 
         Calls during a round share the next one.
         """
         change_count = self._change_count
         async with self._round:
-            if self._told_count < change_count:
+            if self._registered_count < change_count:
                 await self.register()
 
     async def register(self) -> list[Registered]:
@@ -158,9 +159,9 @@ class Registrar:
         answers = await asyncio.gather(
             *(self._register_at(server, body) for server in self._name_servers)
         )
-        self._told_count = max(self._told_count, change_count)
+        self._registered_count = max(self._registered_count, change_count)
         taken = [answer for answer in answers if answer is not None]
-        self._say_whether_known(is_known=bool(taken))
+        self._note_whether_known(is_known=bool(taken))
         self._note_duplicate(next((each.duplicate for each in taken if each.duplicate), None))
         return taken
 
@@ -178,10 +179,10 @@ class Registrar:
 
     def _note_duplicate(self, address: str | None) -> None:
         self.duplicate = address
-        if address is None:
-            self._outages.ends(_DUPLICATE)
-        elif self._outages.is_news(_DUPLICATE):
-            log.error("%s", self.conflict)
+        if self.conflict is None:
+            self._outages.clear(_DUPLICATE)
+        else:
+            self._outages.add(_DUPLICATE, self.conflict, level=logging.ERROR, count=0)
 
     async def keep_registered(
         self, period_s: Callable[[], float], on_registered: Callable[[list[Registered]], None]
@@ -222,24 +223,25 @@ class Registrar:
         try:
             answer = await self._call(name_server, body)
         except RoquetError as error:
-            # Not logged every 30 seconds.
-            if self._outages.is_news(name_server):
-                log.warning("not registered at %s: %s", name_server, error)
+            # A condition that lasts: not logged every 30 seconds.
+            text = f"not registered at {name_server}: {error}"
+            self._outages.add(name_server, text, count=0)
             if not isinstance(error, NetError):
                 self._peers.disconnect(name_server, "registration failed")
             return None
-        if self._outages.ends(name_server):
+        if self._outages.clear(name_server):
             log.info("registered at %s again", name_server)
         return answer
 
-    def _say_whether_known(self, *, is_known: bool) -> None:
+    def _note_whether_known(self, *, is_known: bool) -> None:
         self.is_known = is_known
         addresses = ", ".join(self._name_servers) or "none is named in namesrvAddr"
         if is_known:
-            if self._outages.ends(_EVERYWHERE):
+            if self._outages.clear(_EVERYWHERE):
                 log.info("clients find this broker again")
-        elif self._outages.is_news(_EVERYWHERE):
-            log.warning("no name server knows this broker, so no client finds it: %s", addresses)
+        else:
+            text = f"no name server knows this broker, so no client finds it: {addresses}"
+            self._outages.add(_EVERYWHERE, text, count=0)
 
     async def _call(self, name_server: str, body: bytes) -> Registered:
         identity = self._identity
@@ -264,24 +266,3 @@ class Registrar:
             answer.ha_server_addr or None,
             answer.duplicate_addr or None,
         )
-
-
-@final
-class _Outages:
-    """What does not work, and when that was last logged."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._said_s: dict[str, float] = {}
-
-    def is_news(self, what: str) -> bool:
-        now_s = self._clock.monotonic_s()
-        said_s = self._said_s.get(what)
-        if said_s is not None and now_s - said_s < _REMINDER_S:
-            return False
-        self._said_s[what] = now_s
-        return True
-
-    def ends(self, what: str) -> bool:
-        """Whether it did not work until now."""
-        return self._said_s.pop(what, None) is not None

@@ -119,7 +119,7 @@ async def started(
         await _find_name_servers(broker)
         learn(broker, await broker.registrar.register())
         stack.push_async_callback(broker.registrar.unregister)
-        _tell_address(config)
+        _log_address(config)
         return broker, stack.pop_all()
 
 
@@ -134,7 +134,7 @@ async def _find_name_servers(broker: Broker) -> None:
         )
 
 
-def _tell_address(config: BrokerConfig) -> None:
+def _log_address(config: BrokerConfig) -> None:
     place = Address(config.bind_host, config.listen_port)
     advertised = Address(config.advertised_host or config.bind_host, config.listen_port)
     if advertised == place:

@@ -267,7 +267,7 @@ async def _pages(
 
 
 def observed(supervisor: BrokerSupervisor) -> "MonitoredBroker":
-    """The current broker, as those who watch it see it."""
+    """The current broker, as monitoring sees it."""
     from roquet.broker.metrics.monitored_broker import MonitoredBroker  # noqa: PLC0415
 
     return MonitoredBroker(supervisor.broker.config.broker_name, lambda: supervisor.serving)

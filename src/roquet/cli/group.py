@@ -269,12 +269,12 @@ def _retry_facts(
         # The progress in one topic is without retries.
         "retries_ready": None if given.topic else progress.retries_ready,
     }
-    return facts | not_told(waiting)
+    return facts | unknown_parts(waiting)
 
 
-def not_told(waiting: WaitingMessages) -> dict[str, Fact]:
-    """Which brokers have messages that wait and do not tell how many, if there are such."""
-    names = {"not_told_by": waiting.unknown_at, "still_counted_at": waiting.uncounted_at}
+def unknown_parts(waiting: WaitingMessages) -> dict[str, Fact]:
+    """Brokers whose count of waiting messages is unknown, or not complete yet."""
+    names = {"unknown_at": waiting.unknown_at, "still_counted_at": waiting.uncounted_at}
     return {name: ", ".join(brokers) for name, brokers in names.items() if brokers}
 
 

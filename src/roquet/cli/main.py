@@ -114,7 +114,7 @@ def _run_to_the_end(arguments: Sequence[str]) -> int:
 
 
 def _drop_unwritten_output() -> None:
-    """Python would try to write it once more when it ends, complain, and exit with 120."""
+    """Python would try to write it again at exit, print an error, and exit with 120."""
     try:
         sys.stdout.flush()
     except OSError:

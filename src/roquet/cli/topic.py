@@ -16,7 +16,7 @@ from roquet.cli.admin_commands.commands import (
 from roquet.cli.admin_commands.failures import DONE, FAILED, NOT_FOUND, Failed
 from roquet.cli.admin_commands.listing import define_listing, selected, sorted_by
 from roquet.cli.argument_types import pair, whole_number
-from roquet.cli.group import not_told
+from roquet.cli.group import unknown_parts
 from roquet.client.admin.topics import DEFAULT_SETTINGS, TopicSettings
 from roquet.client.errors import TopicNotFound
 from roquet.protocol.codes import Permission
@@ -147,7 +147,7 @@ async def _show(session: Session) -> int:
         "last_stored": statistics.last_stored,
         "delayed": None if delayed is None else delayed.count,
         "half_messages": waiting.halves_of(topic),
-        **not_told(waiting),
+        **unknown_parts(waiting),
     }
     session.finish(
         Report(

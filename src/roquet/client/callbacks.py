@@ -2,7 +2,7 @@
 
 They may raise anything, so everything is caught here; listeners are called in `push`. That
 includes SystemExit and others that are no Exception: in a loop they would end a task, or all of
-them, and nobody would notice.
+them, unnoticed.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Why access control refused a request, as far as the remark of the reply tells.
+"""Why access control refused a request, as far as the remark of the reply shows.
 
 Brokers of 4.9 have no code for it: they answer with a system error, which otherwise may pass.
 """
@@ -22,7 +22,7 @@ _SENTENCES: Final = {
     "No acl config for": Denial.WRONG_CREDENTIALS,
     "No default permission for": Denial.NO_RIGHT,
     "Need admin permission": Denial.NO_RIGHT,
-    # The class of the exception, before what else a broker may say.
+    # The class of the exception, before other text of a broker.
     "acl.common.AclException": Denial.NO_RIGHT,
 }
 

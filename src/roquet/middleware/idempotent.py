@@ -1,8 +1,8 @@
 """Each message once: what was consumed before is acknowledged, and its listener is not called.
 
-Brokers deliver at least once: a consumer that dies before its offset is stored gets messages again,
-and a producer whose answer is lost sends them again, with the same message id. A store remembers
-what is done. How safe that is depends on the store:
+Brokers deliver at least once: a consumer that is killed before its offset is stored gets messages
+again, and a producer whose answer is lost sends them again, with the same message id. A store
+remembers what is done. How safe that is depends on the store:
 
     SqlStore     the mark and the listener's own changes are one transaction: exactly once
     RedisStore   shared by all members; a crash between the listener and the mark repeats it

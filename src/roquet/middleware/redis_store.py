@@ -1,10 +1,10 @@
 """Names of consumed messages in Redis; extra `redis`.
 
-    SET name "running" NX PX lease     entered; nobody else does before the lease is over
+    SET name "running" NX PX lease     entered; no other process does before the lease is over
     SET name "done" PX remembered      the listener has returned
     DEL name                           it has raised
 
-A process that dies leaves "running" behind; its messages are redelivered when the lease is over.
+A killed process leaves "running" there; its messages are redelivered when the lease is over.
 """
 
 from collections.abc import AsyncIterator, Iterator

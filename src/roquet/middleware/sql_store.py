@@ -8,7 +8,7 @@
         store.connection().execute(bills.insert().values(number=order.number))
 
 The row and what the listener does with `connection()` are one transaction. If the listener raises
-or its process dies, both are undone; if the message comes again after that transaction, the row is
+or its process ends, both are undone; if the message comes again after that transaction, the row is
 there. A second consumer that has the same message at the same time waits for the first one's
 transaction, by the primary key.
 """

@@ -1,4 +1,4 @@
-"""The name server: which brokers are alive, and which topics they have.
+"""The name server: which brokers are registered, and which topics they have.
 
 Duty: take registrations, remove brokers without heartbeats, answer route lookups, keep a
 small table of settings. Name servers never talk to each other; brokers register with all.

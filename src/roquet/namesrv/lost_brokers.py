@@ -62,7 +62,7 @@ class LostBrokers:
         return [lost for lost in self._by_key.values() if lost.lost_since >= oldest_ms]
 
     def note(self, identity: BrokerIdentity, reason: str, silent_s: float = 0.0) -> None:
-        """A broker is lost since its last sign of life, `silent_s` ago."""
+        """A broker is lost since its last heartbeat, `silent_s` ago."""
         if self._is_closed:
             return
         self._by_key.pop(identity.key, None)
@@ -100,7 +100,7 @@ class LostBrokers:
         self._forget_where(lambda _key, lost: lost.lost_since < oldest_ms)
 
     def close(self) -> None:
-        """This server stops: connections that end from now on say nothing about brokers."""
+        """This server stops: connections that end from now on do not mean that brokers are lost."""
         self._is_closed = True
 
     def _forget_where(self, is_over: Callable[[BrokerKey, LostBroker], bool]) -> bool:

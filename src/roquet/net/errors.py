@@ -102,7 +102,7 @@ class NetError(RoquetError):
 
 
 class BadAddress(NetError):
-    """An address has the form "host:port". `hint` says what else is wrong with it."""
+    """An address has the form "host:port". `hint` is what else is wrong with it."""
 
     def __init__(self, text: str, hint: str = "") -> None:
         super().__init__(f"{text[:100]!r} is not an address of the form host:port{hint}")

@@ -37,7 +37,7 @@ class PendingCall(msgspec.Struct):
 @final
 class PendingCalls:
     """`on_expired` is called once for each call that is past its deadline, with how late that was
-    noticed. `receive_count` tells how often bytes have been received."""
+    noticed. `receive_count` is how often bytes have been received."""
 
     __slots__ = (
         "_loop",

@@ -1,7 +1,7 @@
 """Sends the rows of an outbox, again and again, until they are stored.
 
 One relay sends at a time; others wait for its lease to end. It sends rows first and deletes them
-afterwards, so one that dies in between leaves rows whose messages are sent again by the next one:
+afterwards, so a relay killed in between leaves rows whose messages are sent again by the next one:
 with the same message id, by which `Idempotent` recognises them. Nothing is lost.
 """
 
@@ -29,7 +29,7 @@ class OutboxRelay:
     """Moves rows of an outbox to brokers. `producer` is open, and may serve others, too.
 
     It looks for new rows after `interval_s`, sends up to `batch_size` of them together, and keeps
-    its lease for `lease_s`, after which another relay takes over if it dies. The clocks of machines
+    its lease for `lease_s`, after which another relay takes over if it ends. The clocks of machines
     with relays have to agree better than that. Raises BadArgument.
 
     For example:

@@ -82,7 +82,7 @@ def topic_to_resend(message: StoredMessage) -> str | None:
 
 
 class _BadResent(RoquetError):
-    """The file does not say what it should."""
+    """The file is not in the expected form."""
 
 
 class _Resent(msgspec.Struct):

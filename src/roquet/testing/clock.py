@@ -23,15 +23,15 @@ class MovableClock:
     def __init__(self) -> None:
         self._real = SystemClock()
         self._ahead_ms = 0
-        self._told: list[Callable[[], object]] = []
+        self._listeners: list[Callable[[], object]] = []
 
     def advance(self, time: timedelta) -> None:
         """What is due by then is delivered at once. There is no way back. Raises BadArgument."""
         if time < timedelta(0):
             raise BadArgument(f"a cluster's clock is put forward only, not by {time}")
         self._ahead_ms += time // _MILLISECOND
-        for tell in self._told:
-            tell()
+        for listener in self._listeners:
+            listener()
 
     def now(self) -> datetime:
         """The time in the cluster."""
@@ -50,10 +50,10 @@ class MovableClock:
         return self._real.jumped_ms()
 
     @contextmanager
-    def telling(self, tell: Callable[[], object]) -> Iterator[None]:
-        """While the block runs, `tell` is called after each move, in the thread that made it."""
-        self._told.append(tell)
+    def notifying(self, listener: Callable[[], object]) -> Iterator[None]:
+        """Within the block, `listener` is called after each move, in the thread that made it."""
+        self._listeners.append(listener)
         try:
             yield
         finally:
-            self._told.remove(tell)
+            self._listeners.remove(listener)

@@ -424,7 +424,7 @@ class Cluster(AsyncResource):
         loop = asyncio.get_running_loop()
         stack.enter_context(
             # The test may run in another thread.
-            self.clock.telling(lambda: loop.call_soon_threadsafe(self._clock_moved))
+            self.clock.notifying(lambda: loop.call_soon_threadsafe(self._clock_moved))
         )
 
     async def _stop_brokers(self) -> None:

@@ -182,7 +182,7 @@ async def test_those_who_wait_until_a_change_is_told_share_a_round(
     async def tell(name: str) -> list[str]:
         topics.add(name)
         broker.refresh_soon()
-        await broker.until_told()
+        await broker.until_registered()
         return route_names(name_server, name)
 
     found = await asyncio.gather(*(tell(f"new{number}") for number in range(20)))
@@ -202,7 +202,7 @@ async def test_a_change_that_somebody_waits_for_is_told_once(
         await asyncio.sleep(0)  # The keeper waits for a change.
         topics.add(f"new{number}")
         broker.refresh_soon()
-        await broker.until_told()
+        await broker.until_registered()
         assert route_names(name_server, f"new{number}") == ["broker-a"]
         await asyncio.sleep(0.02)  # A second round would come at once.
     assert len(rounds) == 3
@@ -257,7 +257,7 @@ async def test_other_name_servers_are_told_soon_and_the_same_ones_are_no_news(
     registering = registrar(peers, Topics())
     registering.use([address_of(name_server)])
     assert registering.has_news
-    await registering.until_told()
+    await registering.until_registered()
     assert route_names(name_server, "orders") == ["broker-a"]
     registering.use([address_of(name_server)])
     assert not registering.has_news

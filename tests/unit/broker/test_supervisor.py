@@ -108,7 +108,7 @@ async def test_a_planned_switch_loses_nothing_and_both_go_on(place: Place) -> No
     await eventually(lambda: one.broker.replication.replicas.slaves)
     await send(place, b"1", b"2")
     async with AsyncAdmin(place.name_server) as admin:
-        with pytest.raises(RequestRefused, match="is alive: demote that first"):
+        with pytest.raises(RequestRefused, match="is running: demote that first"):
             await admin.promote_broker(address(two))
         await two.broker.replication.table_sync.sync()
         await admin.demote_broker(address(one), 1)

@@ -38,7 +38,7 @@ def test_it_is_never_put_back() -> None:
 def test_who_wants_to_know_is_told_of_a_move_while_the_block_runs() -> None:
     clock = MovableClock()
     seen: list[datetime] = []
-    with clock.telling(lambda: seen.append(clock.now())):
+    with clock.notifying(lambda: seen.append(clock.now())):
         clock.advance(HOUR)
     clock.advance(HOUR)
     assert len(seen) == 1

@@ -41,7 +41,7 @@ _REAL_TOPIC: Final = Property.REAL_TOPIC.encode()
 
 
 def real_topic_of(record: bytes, head: RecordHead) -> str:
-    """The topic that a waiting message is for; "" if it does not say."""
+    """The topic that a waiting message is for; "" if it has none."""
     properties = record[head.properties_start : head.properties_end]
     topic = property_of_bytes(properties, _REAL_TOPIC) or b""
     return topic.decode(errors="replace")

@@ -83,14 +83,14 @@ def heartbeat(broker: Broker, request: Request[AddressedHeader]) -> Reply | Defe
         broker.clients.producers.register(producer.group_name, request.connection, client)
     # The topic may be news even if an earlier heartbeat, not answered yet, has made it.
     if beat.consumer_data_set and broker.registrar.has_news:
-        return defer(broker.background, request, lambda: _reply_when_told(broker.registrar))
+        return defer(broker.background, request, lambda: _reply_when_registered(broker.registrar))
     return Reply()
 
 
-async def _reply_when_told(registrar: Registrar) -> Reply:
+async def _reply_when_registered(registrar: Registrar) -> Reply:
     try:
         async with asyncio.timeout(_TELL_TIMEOUT_S):
-            await registrar.until_told()
+            await registrar.until_registered()
     except TimeoutError:
         log.warning("name servers take more than %g s to learn of topics", _TELL_TIMEOUT_S)
         registrar.refresh_soon()

@@ -1,4 +1,4 @@
-"""How much there is in topics, who reads it, and how far they have come: reports for operators."""
+"""Contents of topics, the groups that read them, and their progress: reports for operators."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -130,7 +130,7 @@ def get_subscription(broker: Broker, request: Request[SubscriptionByConsumerHead
 
 
 def get_waiting(broker: Broker, _request: Request[NoFields]) -> Reply:
-    """Messages that nobody can consume yet. Only a master knows: it delivers them."""
+    """Messages that cannot be consumed yet. Only a master has them: it delivers them."""
     check_is_master(broker.config)
     delays, pending = broker.waiting.delays, broker.waiting.pending_halves
     body = WaitingMessages(

@@ -55,7 +55,7 @@ def promote_broker(broker: Broker, request: Request[PromoteBrokerHeader]) -> Rep
         raise _refused("etcd decides who is master: demote the master, and another one steps in")
     link = replication.master_link
     if link is not None and link.master is not None and not request.header.force:
-        raise _refused(f"it follows {link.master}, which is alive: demote that first")
+        raise _refused(f"it follows {link.master}, which is running: demote that first")
     try:
         secret.epochs.assign(AssignedRole(is_master=True, broker_id=0))
         promote(broker, secret.epochs.seen + 1)

@@ -130,8 +130,8 @@ def _update_topics(
         broker.tables.topics.update(topic)
         log_change(f"topic {name}", request, old, broker.tables.topics.find(name))
     # A client that learns of the topic must find it at every name server.
-    told = broker.registrar.until_told
-    return answer_when_changed(broker, request, broker.tables.savers.topics, then=told)
+    registered = broker.registrar.until_registered
+    return answer_when_changed(broker, request, broker.tables.savers.topics, then=registered)
 
 
 def _delete_queues(store: MessageStore, topic: str) -> None:

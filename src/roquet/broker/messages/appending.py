@@ -117,7 +117,7 @@ class Messages(msgspec.Struct, frozen=True):
 
 
 def append_draft(messages: Messages, topic: str, draft: RecordDraft) -> Appended:
-    """Stores one message and wakes those who wait. Raises Refused; then nothing was stored."""
+    """Stores one message and wakes waiting pulls. Raises Refused; then nothing was stored."""
     try:
         appended = messages.store.append(draft)
     except (TooLarge, StoreUnavailable) as error:
@@ -139,7 +139,7 @@ def append_batch(messages: Messages, topic: str, batch: RecordBatch) -> Appended
 
 
 def take_copied(messages: Messages, tables: Tables, replication: Replication, grown: Grown) -> None:
-    """A slave has more of the log: its tables follow, and those who wait there are woken."""
+    """A slave has more of the log: its tables follow, and waiting pulls are woken."""
     if replication.table_log.grown(grown):
         replication.tables_wanted.set()
     end = messages.store.log_end

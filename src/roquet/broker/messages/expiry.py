@@ -35,26 +35,26 @@ class Expiry:
         self._clock = clock
         self._config = config
         self._alarm = Alarm.NONE
-        self._told_at_s = 0.0
+        self._logged_at_s = 0.0
         self._is_postponed = False
 
     def clean(self, *, is_requested: bool = False) -> None:
         """Forgets old files of the store. Raises StoreUnavailable."""
         report = self._store.clean(is_requested=is_requested)
         if report.file_count:
-            self._tell_what_went(report)
+            self._log_deleted(report)
         if report.postponed and not self._is_postponed:
             log.warning("removal of old files is postponed, retrying: %s", report.postponed)
         self._is_postponed = report.postponed is not None
         now_s = self._clock.monotonic_s()
-        is_reminder_due = report.is_disk_full and now_s >= self._told_at_s + _REMINDER_S
+        is_reminder_due = report.is_disk_full and now_s >= self._logged_at_s + _REMINDER_S
         if report.alarm is not self._alarm or is_reminder_due:
             self._alarm = report.alarm
-            self._told_at_s = now_s
+            self._logged_at_s = now_s
             text = alarm_text(report.alarm, report.used_percent, self._config())
             log.log(_LEVELS[report.alarm], text)
 
-    def _tell_what_went(self, report: CleanReport) -> None:
+    def _log_deleted(self, report: CleanReport) -> None:
         hours = self._config().reserved_hours
         reason = f"all older than {hours} hours"
         if report.young_file_count:

@@ -104,7 +104,7 @@ class OtherBrokers:
             cluster_name=self.identity.cluster,
             broker_id=_MASTER_ID,
         )
-        # Another version than this broker can have: the question is no sign of life.
+        # Another version than this broker can have: the request does not count as a heartbeat.
         body = write_body(DataVersion(timestamp=-1))
         reply = await self._reply(name_server, RequestCode.QUERY_DATA_VERSION, header, body)
         if reply is None:

@@ -208,7 +208,7 @@ class Replication:
         return entries | self._entries_of_slaves()
 
     def _entries_of_switches(self) -> dict[str, str]:
-        """What they left behind."""
+        """What switches have displaced."""
         displaced = None if self.secret is None else self.secret.epochs.displaced
         entries = {}
         if displaced is not None:

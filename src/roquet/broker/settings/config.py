@@ -90,7 +90,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     home: Path | None = None  # rocketmqHome
     # Whether requests of administrators are refused on plain connections; not a key of Apache's.
     admin_requires_tls: bool = False  # aclAdminRequiresTls
-    # Who this broker is to other servers.
+    # The identity of this broker.
     own_account: OwnAccount | None = None  # innerClientAuthenticationCredentials
 
     # Addresses, or the one page that names them.
@@ -158,7 +158,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     refuse_transactions: bool = False  # rejectTransactionMessage
     store_replies: bool = True  # storeReplyMessageEnable
     # How long a send may wait for the loop before it is refused; 0 is for ever. Apache refuses
-    # after 200 ms, which helps only those who have another broker to go to.
+    # after 200 ms, which helps only senders that have another broker.
     send_wait_ms_max: int = 0  # waitTimeMillsInSendQueue
     refuse_late_sends: bool = True  # brokerFastFailureEnable
 

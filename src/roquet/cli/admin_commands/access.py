@@ -172,10 +172,10 @@ def _tls(given: Namespace, table: TlsTable | None) -> TlsConfig | bool:
         "key_file": given.tls_key,
         "check_host": False if given.tls_any_host else None,
     }
-    said = {name: value for name, value in options.items() if value is not None}
-    if not given.tls and not said and table is None:
+    chosen = {name: value for name, value in options.items() if value is not None}
+    if not given.tls and not chosen and table is None:
         return False
-    return TlsConfig(**(msgspec.structs.asdict(table or TlsTable()) | said))
+    return TlsConfig(**(msgspec.structs.asdict(table or TlsTable()) | chosen))
 
 
 def _seconds(text: str) -> float:

@@ -97,7 +97,7 @@ async def _findings(session: Session) -> list[Finding]:
 
 
 async def _name_server_certificates(session: Session) -> Mapping[str, datetime | None]:
-    """Empty if they do not tell: one that cannot be reached is a finding already."""
+    """Empty if it is unknown: one that cannot be reached is a finding already."""
     try:
         configs = await session.admin.name_server_config()
     except ClientError:

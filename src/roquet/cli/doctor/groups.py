@@ -147,7 +147,7 @@ def of_waiting(waiting: WaitingMessages) -> Iterator[Finding]:
         yield Finding(Severity.FINE, "waiting messages", text, remedy)
     if waiting.unknown_at:
         names = ", ".join(waiting.unknown_at)
-        text = f"{names}: how many retries and delayed messages wait there is not told"
+        text = f"{names}: their count of retries and delayed messages is unknown"
         yield Finding(Severity.FINE, "waiting messages", text)
 
 
@@ -194,7 +194,7 @@ def _in_hand(in_hand: Sequence[MessageInHand]) -> str | None:
 
 
 def _unfinished(info: MemberInfo, now: datetime) -> str | None:
-    """Of other members, which say when they finished something."""
+    """Of other members, which report when they finished something."""
     waits = {
         queue: now - each.last_consumed
         for queue, each in info.queues.items()

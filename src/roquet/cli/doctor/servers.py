@@ -99,7 +99,7 @@ def _moment(moment: datetime) -> str:
 
 
 def of_missing(missing: Sequence[MissingBroker], found: Sequence[Finding]) -> Iterator[Finding]:
-    """Brokers that failed later than the first question, if nothing else is said of them."""
+    """Brokers that failed after the first request, without another finding."""
     known = {each.subject for each in found if each.severity is Severity.PROBLEM}
     for each in missing:
         subject = f"broker {each.broker_name}"

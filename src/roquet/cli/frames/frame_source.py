@@ -50,7 +50,7 @@ def _of_stream(source: BufferedReader) -> Iterator[RecordedFrame | Unreadable]:
             yield RecordedFrame(f"byte {position}", frame)
             position += PREFIX_SIZE + len(frame.header) + len(frame.body)
     except ProtocolError as error:
-        # Where the next frame would begin is anybody's guess, so this is the end.
+        # The start of the next frame is unknown, so reading ends here.
         yield Unreadable(f"byte {position}", str(error))
 
 

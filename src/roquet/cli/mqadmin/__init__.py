@@ -55,7 +55,7 @@ def _runner(prog: str, command: Command) -> Callable[[Namespace], int]:
         todo = command.does(given)
         if isinstance(todo, list):
             return run_command([*todo, *words])
-        # How the cluster is reached is said as in all our commands.
+        # The cluster is given as in all our commands.
         access = ArgumentParser(prog)
         define_command(access, todo)
         return run_act(prog, access.parse_args(words, given), todo)

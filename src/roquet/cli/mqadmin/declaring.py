@@ -120,7 +120,7 @@ class Answers(NamedTuple, Generic[T]):
 async def of_each(
     session: Session, brokers: Sequence[BrokerInfo], ask: Callable[[BrokerInfo], Awaitable[T]]
 ) -> Answers[T]:
-    """Of those that answer, all asked at the same time; who does not is reported."""
+    """Of those that answer, all asked at the same time; those that do not are reported."""
     outcomes = await asyncio.gather(*map(ask, brokers), return_exceptions=True)
     answers = []
     exit_code = DONE

@@ -49,7 +49,7 @@ _DEFAULT_DIRECTORY: Final = "store"  # in the home directory, as Apache's
 PROCESS_COUNT_MAX: Final = 64
 # A broker takes its port, the one two below and the one above.
 PORT_STEP: Final = 10
-# A process that has run this long was up. One that dies earlier again and again is started less
+# A process that has run this long was up. One that ends earlier repeatedly is started less
 # and less often.
 _STABLE_S: Final = 30.0
 _PAUSE_S_MAX: Final = 60.0
@@ -158,7 +158,7 @@ async def _serve(config: BrokerConfig) -> None:
 
 
 class GroupMemberFailed(RoquetError):
-    """A broker of the group could not start, so the others were stopped; the log says why."""
+    """A broker of the group could not start, so the others were stopped; the log has the reason."""
 
 
 def members_of(config: BrokerConfig, count: int) -> list[BrokerConfig]:
@@ -203,7 +203,7 @@ def run_group(members: list[BrokerConfig], serve: Callable[[BrokerConfig], None]
 class _Child(NamedTuple):
     config: BrokerConfig
     started_s: float
-    # How often it was started again without a long life in between.
+    # How often it was started again without a long run in between.
     restart_count: int
 
 
@@ -279,7 +279,7 @@ class _Group:
 
 
 def _is_never_up(child: _Child, code: int) -> bool:
-    """Whether a mistake of the operator ended it: it said so and exited, soon after its start."""
+    """Whether a mistake of the operator ended it: it logged that and exited right away."""
     is_young = time.monotonic() - child.started_s < _STABLE_S
     return code > 0 and is_young and not child.restart_count
 

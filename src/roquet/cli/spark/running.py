@@ -30,7 +30,7 @@ def run_job(name: str, run: Callable[[Reporter, Namespace], int], given: Namespa
     from roquet.pipeline.connections import close_readers  # noqa: PLC0415
 
     try:
-        with reporter.failures_told():
+        with reporter.failures_reported():
             return run(reporter, given)
     finally:
         close_readers()

@@ -57,7 +57,7 @@ class Board:
     view: TopView = TopView.GROUPS
     opened: str | None = None
     row: int = 0
-    # None begins with the worst.
+    # None starts with the worst.
     sort_by: int | None = None
     is_reversed: bool = False
     is_paused: bool = False

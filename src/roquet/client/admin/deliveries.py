@@ -1,6 +1,6 @@
 """What became of one message in each group that reads its topic.
 
-Pure decisions about what brokers say; `tracking` asks them. The first line that applies decides:
+Pure decisions about what brokers report; `tracking` asks them. The first line that applies decides:
 
     a dead letter of the group                  dead letter
     a retry that it has not taken               waits for retry N, until it is due
@@ -57,7 +57,7 @@ class RetryCopy:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFacts:
-    """What brokers say about a message and one group."""
+    """What brokers report about a message and one group."""
 
     # Of the message in its queue.
     offset: int

@@ -98,7 +98,7 @@ class GroupMembers:
     # The subscription expression of each topic.
     subscriptions: Mapping[str, str] | None = None
     # Of a group without members: the last ones, if its brokers are Roquet's and they left within a
-    # day. Who left last comes first.
+    # day. The last one to leave comes first.
     past: tuple[PastMember, ...] = ()
 
     @property

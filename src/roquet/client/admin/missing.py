@@ -72,7 +72,7 @@ class LostBroker:
     broker_name: str
     broker_id: int
     address: str
-    # Its last sign of life.
+    # Its last heartbeat.
     since: datetime
     # How the name server noticed it.
     reason: str

@@ -198,7 +198,7 @@ class AdminServers:
         await self.note_lost()
         route = await self.routes.newest(topic, self.config.timeout_s)
         if route is None:
-            # Without brokers, nobody knows which topics there are.
+            # Without brokers, the topics are unknown.
             await self.replicas()
             raise TopicNotFound(topic, "no broker has it")
         return route

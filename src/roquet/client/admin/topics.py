@@ -252,7 +252,7 @@ async def groups_at(servers: AdminServers, topic: str, master: Master) -> list[s
 
 
 async def forbid_writes(servers: AdminServers, broker_name: str) -> int:
-    """Name servers forget it with the next change of a topic, so a Roquet broker is told, too."""
+    """Name servers forget it with the next change of a topic; Roquet brokers are changed, too."""
     header = WipeWritePermissionHeader(broker_name=broker_name)
     replies = await servers.call_each_name_server(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
     counts = (reply_header(WipeWritePermissionReplyHeader, reply, _NAMES) for reply in replies)

@@ -40,7 +40,7 @@ _LAST_MS: Final = 2**63 - 1
 
 
 async def deliveries_of(servers: AdminServers, message: ReceivedMessage) -> Deliveries:
-    """An answer in part, always: it says which brokers it is without."""
+    """An answer in part, always: it names the brokers it is without."""
     servers = servers.in_part(servers.missing or MissingBrokers())
     search = _Search(servers, message, await servers.replicas())
     topic = message.record.topic
@@ -58,7 +58,7 @@ async def deliveries_of(servers: AdminServers, message: ReceivedMessage) -> Deli
 
 
 class _AboutAll(NamedTuple):
-    """What each broker says about all groups."""
+    """What each broker reports about all groups."""
 
     # By "topic@group" and queue id.
     offsets: Mapping[str, Mapping[str, Mapping[int, int]]]

@@ -1,7 +1,7 @@
 """Messages that are stored and cannot be consumed yet: retries, delayed and half messages.
 
 A message that a listener failed on waits at its broker for its next try; then it is ready in the
-retry topic of the group, and part of its lag. Only Roquet brokers tell what waits; how much is
+retry topic of the group, and part of its lag. Only Roquet brokers report what waits; how much is
 ready is known of all brokers.
 """
 
@@ -24,7 +24,7 @@ from roquet.protocol.names import RETRY_PREFIX
 class DelayedMessages:
     """Messages that wait for their time, and when the next is due.
 
-    Of messages with a delivery time of their own, brokers do not tell when the next is due.
+    Of messages with a delivery time of their own, brokers do not report when the next is due.
     """
 
     count: int = 0
@@ -43,13 +43,13 @@ class WaitingMessages:
     halves: Mapping[str, int] = field(default_factory=dict)
     # Half messages whose topic was not looked up, because there are too many.
     other_half_count: int = 0
-    # Masters that do not tell: Apache's, and those that refuse.
+    # Masters that do not report it: Apache's, and those that refuse.
     unknown_at: tuple[str, ...] = ()
     # Masters that started a moment ago and have not counted all of it.
     uncounted_at: tuple[str, ...] = ()
 
     def retries_of(self, group: str) -> DelayedMessages | None:
-        """None if it is not known: no broker that tells has any, and others do not tell."""
+        """None if it is unknown: some brokers do not report it, and the others have none."""
         return self._found(self.retries.get(group))
 
     def delayed_of(self, topic: str) -> DelayedMessages | None:
@@ -73,10 +73,10 @@ async def waiting_messages(servers: AdminServers) -> WaitingMessages:
         return reply_body(bodies.WaitingMessages, reply, master.broker_name)
 
     answers = await servers.ask_each(await servers.replicas(), waiting)
-    told = {name: each for name, each in answers.items() if each is not None}
-    delayed = _merged(servers, told.values())
+    known = {name: each for name, each in answers.items() if each is not None}
+    delayed = _merged(servers, known.values())
     halves: Counter[str] = Counter()
-    for each in told.values():
+    for each in known.values():
         halves.update({servers.user_name(name): n for name, n in each.half_topics.items()})
     return WaitingMessages(
         retries={
@@ -88,9 +88,9 @@ async def waiting_messages(servers: AdminServers) -> WaitingMessages:
             topic: each for topic, each in delayed.items() if not topic.startswith(RETRY_PREFIX)
         },
         halves=halves,
-        other_half_count=max(0, sum(each.half_count for each in told.values()) - halves.total()),
-        unknown_at=tuple(sorted(answers.keys() - told.keys())),
-        uncounted_at=tuple(sorted(name for name, each in told.items() if not each.is_counted)),
+        other_half_count=max(0, sum(each.half_count for each in known.values()) - halves.total()),
+        unknown_at=tuple(sorted(answers.keys() - known.keys())),
+        uncounted_at=tuple(sorted(name for name, each in known.items() if not each.is_counted)),
     )
 
 

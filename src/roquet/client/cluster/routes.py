@@ -211,7 +211,7 @@ class RouteBook:
         return self._keep(topic, route_of(topic, template, new_topic.queue_count))
 
     async def _check_masters(self, topic: str) -> None:
-        """Raises TopicNotFound without any: then nobody knows whether the topic exists."""
+        """Raises TopicNotFound without any: then it is unknown whether the topic exists."""
         try:
             is_any_there = bool(masters_in(await ask_cluster_info(self._name_servers)))
         except ClientError:

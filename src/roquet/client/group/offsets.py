@@ -78,7 +78,7 @@ class OffsetKeeper:
         try:
             return await self.store.kept(queue)
         except Unreachable:
-            raise  # A broker is, which has said why.
+            raise  # A broker is, and its error has the reason.
         except OSError as error:
             raise Unreachable(_STORE, str(error)) from error
 
@@ -154,7 +154,7 @@ class OffsetKeeper:
         try:
             await self.store.keep(offsets)
         except Unreachable:
-            raise  # A broker is, which has said why.
+            raise  # A broker is, and its error has the reason.
         except OSError as error:
             raise Unreachable(_STORE, str(error)) from error
         for queue, offset in offsets.items():

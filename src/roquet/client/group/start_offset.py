@@ -8,7 +8,7 @@
     AUTO, and the topic is new        the first message, as the broker decides
     AUTO, LAST, or a future moment    the end; 4.9 does not return it for such a time
 
-An end is committed at once: a group that dies before its first commit must not start at another
+An end is committed at once: a group that ends before its first commit must not start at another
 end, and skip the messages in between.
 """
 

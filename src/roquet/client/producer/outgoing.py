@@ -151,7 +151,9 @@ def _check_tags(tags: object) -> None:
             f"a message has one tag, not {shown(tags)}: only subscriptions join tags by ||"
         )
     if tags != tags.strip():
-        raise BadArgument(f"`tags` {shown(tags)} starts or ends with a blank: nobody could filter")
+        raise BadArgument(
+            f"`tags` {shown(tags)} starts or ends with a blank: no subscription could match"
+        )
 
 
 def _check_id(message_id: object) -> None:

@@ -1,7 +1,7 @@
 """The codecs that follow from a type: JSON, by msgspec or pydantic, and protocol buffers.
 
 pydantic and protobuf are extras, so they are imported by the first topic that needs them, and only
-here. What tells their types from others is what those can do: no library is loaded to find out.
+here. Their types are recognised by their methods: no library is loaded for it.
 """
 
 from typing import Any, Final, Generic, Protocol, TypeVar, final
@@ -16,7 +16,7 @@ _JSON: Final = "application/json"
 
 
 class Codec(Protocol[T]):
-    """Bytes from values and back; `content_type` tells readers which.
+    """Bytes from values and back; `content_type` names the format for readers.
 
     For example:
 

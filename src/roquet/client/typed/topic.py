@@ -42,7 +42,7 @@ class Undecodable(DeadLetter):
 class Topic(Generic[T]):
     """The name of a topic with the type of its values; calling it makes a message.
 
-    `codec` is needed where the type does not tell, as for Avro. Raises BadArgument.
+    `codec` is needed where it does not follow from the type, as for Avro. Raises BadArgument.
 
     For example:
 

@@ -94,7 +94,7 @@ class FoundMessage(NamedTuple):
 
 
 class StoryEvent(NamedTuple):
-    """`told_by` is the source: the message itself, or a trace record."""
+    """`source` is the message itself, or a trace record."""
 
     time: datetime
     id: str
@@ -102,7 +102,7 @@ class StoryEvent(NamedTuple):
     group: str | None
     place: str | None
     details: str
-    told_by: str
+    source: str
 
 
 class Story(NamedTuple):

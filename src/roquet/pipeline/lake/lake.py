@@ -153,7 +153,7 @@ class Lake:
         # Files of an entry that the Delta table has may be vacuumed.
         if last is not None and not (self._delta and self._delta.has(last)):
             self._commit(last)
-        # This process is the only writer, so the rest is from writers that died.
+        # This process is the only writer, so the rest is from writers that were killed.
         for root in (self.path, quarantine_of(self.path)):
             shutil.rmtree(root / STAGED_DIRECTORY, ignore_errors=True)
         remove_replaced(self.path)

@@ -67,7 +67,7 @@ class SharedProducer(BlockingTwin[AsyncProducer]):
 
 @lru_cache(maxsize=16)
 def shared_producer(cluster: ClusterOptions, group: str) -> SharedProducer:
-    """Open for the life of the process: workers run many tasks one after the other."""
+    """Open as long as the process runs: workers run many tasks one after the other."""
     opened = SharedProducer(cluster, group)
     opened.open()
     return opened

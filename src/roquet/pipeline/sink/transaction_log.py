@@ -27,7 +27,7 @@ from roquet.pipeline.durable_files import create_once, make_directories, replace
 BATCHES_KEPT: Final = 1_000
 # Brokers drop undecided messages with the files they are in, after three days by default.
 KEPT_S: Final = 14 * 24 * 3600
-# How long a driver that has decided is assumed to be ending its messages; then it is dead.
+# How long a driver that has decided is assumed to be ending its messages; then it has ended.
 ENDING_S: Final = 60.0
 # Listing all files costs a little, so it is not done for each batch.
 _PRUNED_EVERY: Final = 100

@@ -4,8 +4,8 @@
 2. The driver records which attempts count (`transaction_log.py`). That commits the batch.
 3. It ends the messages of these attempts with a commit, and brokers deliver them.
 
-A driver that dies before 2 leaves nothing that can be read; its batch is prepared again, and the
-older messages are rolled back. If it dies between 2 and 3, the repeated batch prepares nothing, and
+A driver that ends before 2 leaves nothing that can be read; its batch is prepared again, and the
+older messages are rolled back. If it ends between 2 and 3, the repeated batch prepares nothing, and
 what is not delivered yet is delivered then. Brokers check every message that was not ended: tasks
 of any write with the same `groupId` and `transactionLog` answer, from the log. Messages that are
 never decided are dropped by brokers after a time, and were never readable.
@@ -81,7 +81,7 @@ class SharedTransactionProducer(BlockingTwin[AsyncTransactionProducer]):
 def answering_producer(
     cluster: ClusterOptions, group: str, directory: str
 ) -> SharedTransactionProducer:
-    """Open for the life of the process, answering checks of brokers from the log."""
+    """Open as long as the process runs, answering checks of brokers from the log."""
     transactions = TransactionLog(directory)
 
     def check(message: ReceivedMessage) -> TransactionState:
@@ -248,7 +248,7 @@ def _end_what_is_missing(
     """A broker may deliver twice what is ended twice, so each message is searched for first.
 
     And for a while: an end that was not confirmed in time may wait at a busy broker, also one of a
-    driver that died. Brokers drop requests that waited longer than their timeout.
+    driver that ended. Brokers drop requests that waited longer than their timeout.
     """
     timeouts = timeouts_of(options.cluster)
 

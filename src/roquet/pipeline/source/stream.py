@@ -1,6 +1,6 @@
 """A stream: the source as Spark calls it in the driver, from the first batch to the last.
 
-Spark calls these methods one after the other, in a process that lives as long as the query. An
+Spark calls these methods one after the other, in a process that runs as long as the query. An
 error ends the query, so temporary ones are retried; the queues of a broker that stays unreachable
 are skipped, and the others are read.
 

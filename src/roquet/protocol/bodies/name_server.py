@@ -60,7 +60,7 @@ class TopicRoute(Body, kw_only=True):
 
 
 class LostBroker(Body, kw_only=True):
-    """A broker that left without unregistering; `lost_since` is its last sign of life."""
+    """A broker that left without unregistering; `lost_since` is the time of its last heartbeat."""
 
     broker_addr: str
     broker_id: Int64 = always(0)

@@ -48,7 +48,7 @@ class AllProgressReplyHeader(Header):
 
 
 class PromoteBrokerHeader(Header):
-    """Ours. `force` promotes although the master seems to be alive."""
+    """Ours. `force` promotes although the master seems to be running."""
 
     force: bool = False
 

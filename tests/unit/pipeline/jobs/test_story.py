@@ -88,7 +88,7 @@ def test_a_story_is_in_the_order_of_time() -> None:
     ]
     assert told[-1].details == "no such account, after 1 retries"
     assert told[1].place == "orders@broker-a@0:7"
-    assert {event.told_by for event in told} == {"message", "trace"}
+    assert {event.source for event in told} == {"message", "trace"}
 
 
 def test_what_old_clients_do_not_date_is_left_out() -> None:

@@ -83,7 +83,7 @@ class Etcd:
 
     async def find(self, prefix: str) -> Found:
         """What is below a prefix, as the majority of etcd's servers has it."""
-        # What follows all that begins with the prefix: its last byte is a slash.
+        # The first key after all that start with the prefix, which ends in a slash.
         end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
         answer = await self._ask("kv/range", {"key": _packed(prefix), "range_end": _packed(end)})
         try:

@@ -24,7 +24,7 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django has no type informat
             "--lease",
             type=float,
             default=30.0,
-            help="seconds until another relay takes over from one that died",
+            help="seconds until another relay takes over from one that was killed",
         )
         parser.add_argument(
             "--retry-failed", action="store_true", help="send rows with an error again, first"
