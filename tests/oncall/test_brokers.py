@@ -79,7 +79,10 @@ def test_a_broker_is_drained_and_taken_out(on_call: OnCall) -> None:
     on_call.says("broker", "writes", "forbid", "broker-b")
     rows = {each["broker"]: each for each in on_call.shows("cluster")["brokers"]}
     assert (rows["broker-a"]["writes"], rows["broker-b"]["writes"]) == ("allowed", "forbidden")
-    assert "writes are forbidden at broker-b" in on_call.says("doctor")
+    doctor = on_call.says("doctor")
+    assert "writes are forbidden at broker-b" in doctor
+    assert "roquet broker writes allow broker-b" in doctor
+    assert "0 problems, 1 warning" in doctor
     # Producers use the other one, and consumers empty this one.
     assert brokers_of(on_call, "k3", "k4") == ["broker-a"] * 2
     with on_call.consumer(ignore):

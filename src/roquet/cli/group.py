@@ -36,7 +36,7 @@ MemberInfos = Mapping[str, MemberInfo | MemberSilent]
 # Groups that are queried at the same time.
 _AT_ONCE: Final = 8
 _COLUMNS: Final = (
-    *("group", "members", "type", "topics", "pulled_rate", "lag", "behind_s"),
+    *("group", "members", "type", "topics", "pulled_rate", "done_rate", "lag", "behind_s"),
     *("retries_waiting", "retries_ready", "problem"),
 )
 
@@ -127,10 +127,11 @@ async def _list_row(session: Session, group: str, waiting: WaitingMessages) -> t
     try:
         members = await session.partial.members(group)
         progress = await session.partial.progress(group)
+        infos = await session.partial.running_infos(group) if members.connections else {}
     except GroupNotFound:
-        return group, 0, None, 0, *(None,) * 5, "deleted meanwhile"
+        return group, 0, None, 0, *(None,) * 6, "deleted meanwhile"
     except ClientError as error:
-        return group, *(None,) * 8, str(error)
+        return group, *(None,) * 9, str(error)
     retries = waiting.retries_of(group)
     topics = {each.queue.topic for each in progress.queues}
     return (
@@ -139,6 +140,7 @@ async def _list_row(session: Session, group: str, waiting: WaitingMessages) -> t
         _kind(members),
         len(topics),
         progress.pulled_rate,
+        _done_rate(infos),
         progress.lag,
         progress.time_lag,
         None if retries is None else retries.count,

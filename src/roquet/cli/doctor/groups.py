@@ -34,11 +34,11 @@ async def examine(session: Session) -> AsyncIterator[Finding]:
     waiting = await admin.waiting_messages()
     for finding in of_waiting(waiting):
         yield finding
+    settings = await admin.all_group_settings()
     for group in await admin.groups() if wanted is None else [wanted]:
         try:
             progress = await admin.progress(group)
             members = await admin.members(group)
-            settings = await admin.group_settings(group)
             infos = await admin.running_infos(group)
         except GroupNotFound as error:
             if wanted is None:
@@ -50,7 +50,7 @@ async def examine(session: Session) -> AsyncIterator[Finding]:
             yield Finding(Severity.PROBLEM, f"group {group}", str(error), remedy)
             continue
         for finding in (
-            *of_group_settings(group, settings),
+            *of_group_settings(group, settings.get(group, {})),
             *of_progress(group, progress, members),
             *of_members(group, _reported(infos)),
             *of_listeners(group, _reported(infos), utc(SystemClock().now_ms())),

@@ -198,14 +198,23 @@ def _percent(settings: Mapping[str, str], key: str, default: int) -> int:
 
 def of_settings(broker_name: str, settings: Mapping[str, str]) -> Iterator[Finding]:
     """Permission of a broker as a whole."""
-    permission = settings.get("brokerPermission", "6")
-    if permission.isdigit() and Permission(int(permission)) != Permission.READ | Permission.WRITE:
+    subject, permission = f"broker {broker_name}", permission_in(settings)
+    if not permission & Permission.READ:
         yield Finding(
             Severity.WARNING,
-            f"broker {broker_name}",
-            f"brokerPermission is {permission}: reads or writes are forbidden",
+            subject,
+            f"reads are forbidden (brokerPermission={int(permission)})",
             f"roquet broker config set {broker_name} brokerPermission=6",
         )
+    elif not permission & Permission.WRITE:
+        text = f"writes are forbidden at {broker_name}"
+        yield Finding(Severity.WARNING, subject, text, f"roquet broker writes allow {broker_name}")
+
+
+def permission_in(settings: Mapping[str, str]) -> Permission:
+    """Of a broker; everything if it does not tell."""
+    text = settings.get("brokerPermission", "")
+    return Permission(int(text)) if text.isdigit() else Permission.READ | Permission.WRITE
 
 
 def is_loopback(address: str) -> bool:

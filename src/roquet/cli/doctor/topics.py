@@ -1,9 +1,10 @@
 """Findings about topics and their routes."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 
 from roquet.cli.admin_commands.commands import Session
 from roquet.cli.doctor.finding import Finding, Severity, not_asked
+from roquet.cli.doctor.servers import permission_in
 from roquet.client.admin.topics import BrokerRoute, TopicSettings
 from roquet.client.errors import TopicNotFound
 from roquet.protocol.codes import Permission
@@ -22,12 +23,15 @@ async def examine(
         is_made = any(each.get("autoCreateTopicEnable") == "true" for each in brokers.values())
         yield missing_topic(wanted, is_made_by_sends=is_made)
         return
+    forbidden = {
+        name for name, each in brokers.items() if not permission_in(each) & Permission.WRITE
+    }
     for topic in settings if wanted is None else [wanted]:
         try:
             routes = await admin.topic_route(topic)
         except TopicNotFound:
             continue  # Deleted meanwhile.
-        for finding in of_topic_routes(topic, routes, settings[topic]):
+        for finding in of_topic_routes(topic, routes, settings[topic], forbidden):
             yield finding
     if wanted is not None:
         readers = await admin.topic_groups(wanted)
@@ -36,8 +40,12 @@ async def examine(
 
 
 def of_topic_routes(
-    topic: str, routes: Sequence[BrokerRoute], settings: Mapping[str, TopicSettings]
+    topic: str,
+    routes: Sequence[BrokerRoute],
+    settings: Mapping[str, TopicSettings],
+    forbidden: Collection[str] = (),
 ) -> Iterator[Finding]:
+    """`forbidden` are brokers that forbid writes to all topics: a finding of their own."""
     subject = f"topic {topic}"
     wiped = [
         each.broker_name
@@ -52,7 +60,7 @@ def of_topic_routes(
             remedy = "; ".join(f"roquet broker writes allow {each}" for each in wiped)
         yield Finding(Severity.PROBLEM, subject, "no broker accepts messages for it", remedy)
     else:
-        for broker in wiped:
+        for broker in (each for each in wiped if each not in forbidden):
             remedy = f"roquet broker writes allow {broker}"
             yield Finding(Severity.WARNING, subject, f"writes are forbidden at {broker}", remedy)
     for route in routes:

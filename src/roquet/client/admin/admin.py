@@ -43,11 +43,9 @@ from roquet.client.admin.servers import AdminConfig, AdminOptions, AdminServers
 from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
 from roquet.client.admin.waiting import WaitingMessages
 from roquet.client.cluster.instance import ClientInstance, ToolSession
-from roquet.client.errors import SomeFailed
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.group.subscriptions import check_subscriptions, subscription_of
 from roquet.client.lifecycle import AsyncResource, Lifecycle
-from roquet.client.producer.producer import AsyncProducer
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -57,7 +55,6 @@ from roquet.protocol.names import TOOLS_GROUP
 
 _WHAT: Final = "admin"
 # The group that sends dead letters again.
-_PRODUCER_GROUP: Final = "roquet-admin"
 
 
 @final
@@ -225,6 +222,10 @@ class AsyncAdmin(AsyncResource):
         """By broker name; empty if no broker knows the group."""
         servers = self._servers()
         return await group_queries.group_settings(servers, servers.wire_name(group))
+
+    async def all_group_settings(self) -> dict[str, dict[str, GroupSettings]]:
+        """Of all groups, by group and broker name, with one request to each broker."""
+        return await group_queries.all_group_settings(self._servers())
 
     async def members(self, group: str) -> GroupMembers:
         """The consumers of a group that are connected now."""
@@ -446,28 +447,7 @@ class AsyncAdmin(AsyncResource):
         and `resent` has it from then on. Raises BadArgument for a message that is no dead letter,
         and SomeFailed.
         """
-        servers = self._servers()
-        config = self._config
-        revived = [
-            message_queries.revived(dead, servers.user_name(message_queries.origin_of(dead)))
-            for dead in dead_letters
-        ]
-        async with AsyncProducer(
-            config.name_server,
-            _PRODUCER_GROUP,
-            namespace=config.namespace,
-            credentials=config.credentials,
-            tls=config.tls,
-        ) as producer:
-            try:
-                receipts = await producer.send_many(revived)
-            except SomeFailed as failed:
-                sent = dead_letter_notes.sent_of(dead_letters, failed.outcomes)
-                await dead_letter_notes.note_resent(servers, producer, sent)
-                raise
-            sent = dead_letter_notes.sent_of(dead_letters, receipts)
-            await dead_letter_notes.note_resent(servers, producer, sent)
-            return receipts
+        return await dead_letter_notes.resend(self._servers(), dead_letters)
 
     async def resent(self, group: str) -> dict[LetterPlace, Resent]:
         """The dead letters of a group that were sent again, by their places."""

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from roquet.client.admin.messages import messages_between
+from roquet.client.admin.messages import messages_between, origin_of, revived
 from roquet.client.admin.servers import AdminConfig, AdminServers
 from roquet.client.admin.topics import TopicSettings, TopicStatistics, put_topic
-from roquet.client.errors import ClientError, TopicNotFound
+from roquet.client.errors import ClientError, SomeFailed, TopicNotFound
 from roquet.client.producer.producer import AsyncProducer
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.received import ReceivedMessage
@@ -29,6 +29,7 @@ from roquet.protocol.names import DLQ_PREFIX, RESENT_PREFIX
 
 log = logging.getLogger(__name__)
 
+_PRODUCER_GROUP: Final = "roquet-admin"
 _TOPIC_SETTINGS: Final = TopicSettings(read_queue_count=1, write_queue_count=1)
 
 
@@ -51,6 +52,28 @@ class Resent:
     when: datetime
     by: str
     message_id: str
+
+
+async def resend(
+    servers: AdminServers, dead_letters: Sequence[ReceivedMessage]
+) -> list[SendReceipt]:
+    """Raises BadArgument for a message that is no dead letter, and SomeFailed."""
+    config = servers.config
+    again = [revived(dead, servers.user_name(origin_of(dead))) for dead in dead_letters]
+    async with AsyncProducer(
+        config.name_server,
+        _PRODUCER_GROUP,
+        namespace=config.namespace,
+        credentials=config.credentials,
+        tls=config.tls,
+    ) as producer:
+        try:
+            receipts = await producer.send_many(again)
+        except SomeFailed as failed:
+            await note_resent(servers, producer, sent_of(dead_letters, failed.outcomes))
+            raise
+        await note_resent(servers, producer, sent_of(dead_letters, receipts))
+        return receipts
 
 
 class _Letter(msgspec.Struct):

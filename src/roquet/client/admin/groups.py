@@ -181,6 +181,15 @@ async def list_groups(servers: AdminServers, *, with_internal: bool) -> list[str
     return sorted(map(servers.user_name, groups))
 
 
+async def all_group_settings(servers: AdminServers) -> dict[str, dict[str, GroupSettings]]:
+    found = await servers.ask_each(await servers.replicas(), lambda each: _configs(servers, each))
+    settings: defaultdict[str, dict[str, GroupSettings]] = defaultdict(dict)
+    for broker, configs in found.items():
+        for group, config in configs.items():
+            settings[servers.user_name(group)][broker] = _settings_of(config)
+    return dict(settings)
+
+
 async def group_settings(servers: AdminServers, group: str) -> dict[str, GroupSettings]:
     found = await servers.ask_each(await servers.replicas(), lambda each: _configs(servers, each))
     return {name: _settings_of(part[group]) for name, part in found.items() if group in part}

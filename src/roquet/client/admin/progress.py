@@ -19,7 +19,7 @@ from roquet.client.admin.groups import group_settings, members_at
 from roquet.client.admin.servers import AdminServers, Master
 from roquet.client.arguments import moment_of
 from roquet.client.cluster.brokers import reply_body
-from roquet.client.errors import GroupNotFound
+from roquet.client.errors import GroupNotFound, RequestRefused
 from roquet.client.queue_ref import QueueRef, queue_ref
 from roquet.clock import Clock
 from roquet.protocol.bodies.body import MessageQueue
@@ -101,7 +101,6 @@ async def group_progress(
 ) -> GroupProgress:
     """Raises GroupNotFound."""
     brokers = await (servers.replicas() if topic is None else servers.replicas_of(topic))
-    await _check_known(servers, group)
 
     async def progress(master: Master) -> tuple[float, list[QueueProgress]]:
         members = await members_at(servers, group, master)
@@ -134,8 +133,15 @@ async def group_progress(
             for queue, offsets in table.items()
         ]
 
-    parts = (await servers.ask_each(brokers, progress)).values()
+    try:
+        parts = (await servers.ask_each(brokers, progress)).values()
+    except RequestRefused:
+        await _check_known(servers, group)
+        raise
     queues = sorted((each for _, part in parts for each in part), key=lambda each: each.queue)
+    # Only now: it takes the settings of all groups.
+    if topic is not None or not queues:
+        await _check_known(servers, group)
     return GroupProgress(servers.user_name(group), tuple(queues), sum(rate for rate, _ in parts))
 
 

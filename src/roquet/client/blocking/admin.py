@@ -61,6 +61,7 @@ class Admin(BlockingTwin[AsyncAdmin]):
     create_group = blocking(AsyncAdmin.create_group)
     delete_group = blocking(AsyncAdmin.delete_group)
     group_settings = blocking(AsyncAdmin.group_settings)
+    all_group_settings = blocking(AsyncAdmin.all_group_settings)
     members = blocking(AsyncAdmin.members)
     producers = blocking(AsyncAdmin.producers)
     running_info = blocking(AsyncAdmin.running_info)

@@ -40,6 +40,18 @@ def test_problems_of_a_topic(found_route: BrokerRoute, found: list[str]) -> None
     assert bad([*topics.of_topic_routes("t", [found_route], settings)]) == found
 
 
+@pytest.mark.parametrize(
+    ("forbidden", "found"), [((), ["warning: writes are forbidden at a"]), (("a",), [])]
+)
+def test_writes_that_a_broker_forbids_to_all_topics_are_its_finding(
+    forbidden: tuple[str, ...], found: list[str]
+) -> None:
+    other = BrokerRoute("b", "c", {0: "10.0.0.2:1"}, 4, 4, READ_WRITE)
+    settings = {"a": TopicSettings(), "b": TopicSettings()}
+    routes = [route(Permission.READ), other]
+    assert bad([*topics.of_topic_routes("t", routes, settings, forbidden)]) == found
+
+
 def test_a_missing_topic_is_a_problem_unless_sends_make_it() -> None:
     assert topics.missing_topic("t", is_made_by_sends=True).severity is Severity.WARNING
     assert topics.missing_topic("t", is_made_by_sends=False).severity is Severity.PROBLEM

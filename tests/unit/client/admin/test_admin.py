@@ -206,6 +206,7 @@ async def test_a_group_is_made_changed_and_deleted(cluster: LiveCluster, admin: 
         "broker-a": settings,
         "broker-b": GroupSettings(is_enabled=False),
     }
+    assert (await admin.all_group_settings())[GROUP] == await admin.group_settings(GROUP)
     await admin.delete_group(GROUP)
     assert await admin.groups() == []
     assert await admin.group_settings(GROUP) == {}
