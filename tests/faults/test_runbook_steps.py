@@ -20,6 +20,7 @@ from tests.faults.replica_sets import (
     ACKNOWLEDGE,
     BROKER_NAME,
     COPIES,
+    CommandRefused,
     Replica,
     ReplicaSet,
     replica_settings,
@@ -234,6 +235,20 @@ def test_a_lost_master_has_its_slave_promoted(tmp_path: Path) -> None:
         assert on.until_followed(two, one)
         acknowledge(ledger, two)
         nothing_lost(ledger, two)
+
+
+def test_a_slave_is_not_promoted_while_another_may_have_more(tmp_path: Path) -> None:
+    with ReplicaSet(tmp_path, replica_settings(3)) as on:
+        on.start()
+        one, two, three = on.brokers
+        assert on.until_followed(one, two, three)
+        one.kill()
+        wait_until(lambda: not two.runtime_info.get("followedMaster"))
+        with three.paused(), pytest.raises(CommandRefused, match="does not answer"):
+            on.promote(two)
+        assert not two.is_master
+        on.promote(two)
+        assert on.until_followed(two, three)
 
 
 def test_a_lost_master_without_a_secret(tmp_path: Path) -> None:

@@ -49,7 +49,11 @@ def define(parser: ArgumentParser) -> None:
 
     promote = commands.add("promote", "Promote a slave to master.", _promote)
     promote.add_argument("broker", metavar="ADDRESS", help="host:port of the slave.")
-    promote.add_argument("--force", action="store_true", help="Even if its master is running.")
+    promote.add_argument(
+        "--force",
+        action="store_true",
+        help="Even if its master is running, or another slave has more or does not answer.",
+    )
     demote = commands.add("demote", "Demote a master to slave.", _demote)
     _define_broker(demote)
     demote.add_argument(

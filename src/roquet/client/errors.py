@@ -17,6 +17,7 @@ RoquetError
     ├── OffsetsGone          a queue does not have the requested offsets
     ├── NotConnected         no broker knows the requested client
     ├── MembersConnected     a group cannot be reset while its members are connected
+    ├── NotTheLongestLog     another slave may have more than the one to be promoted
     ├── MessageNotFound      no broker has a message with this id
     ├── NoTimers             a broker would deliver a delayed message at once
     ├── NoReply              also a TimeoutError: a request was sent, but no reply came in time
@@ -204,6 +205,24 @@ class NotConnected(ClientError):
         super().__init__(f"client {client_id!r} of group {group!r} is not connected to any broker")
         self.group = group
         self.client_id = client_id
+
+
+class NotTheLongestLog(ClientError):
+    """Promoted, the slave at `address` would lose what the slave at `other` has.
+
+    `missing` is how many bytes those are, None if the other slave does not answer.
+    """
+
+    def __init__(self, address: str, other: str, missing: int | None) -> None:
+        reason = (
+            f"slave {other} does not answer, and may have more: wait for it"
+            if missing is None
+            else f"slave {other} has {missing:,} bytes more, or a later epoch: promote that one"
+        )
+        super().__init__(f"{address} may lack acknowledged messages: {reason}, or use force")
+        self.address = address
+        self.other = other
+        self.missing = missing
 
 
 class MembersConnected(ClientError):

@@ -14,7 +14,7 @@ from roquet.broker.replication.epochs import AssignedRole
 from roquet.broker.replication.in_sync import AckPolicy
 from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.broker.supervisor import BrokerSupervisor, observed, supervised_broker
-from roquet.client.errors import RequestRefused
+from roquet.client.errors import NotTheLongestLog, RequestRefused
 from roquet.clock import SystemClock
 from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
@@ -145,6 +145,26 @@ async def test_what_only_the_old_master_had_is_cut_off_and_kept(
     kept = list((place.directory / "one" / "divergent").iterdir())
     assert [b"nobody else" in path.read_bytes() for path in kept] == [True]
     assert f"they are kept in {kept[0]}" in caplog.text
+
+
+async def test_a_slave_that_lacks_what_another_has_is_promoted_by_force_only(place: Place) -> None:
+    one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
+    two = await place.start("two", BrokerRole.SLAVE, 2)
+    three = await place.start("three", BrokerRole.SLAVE, 3)
+    await eventually(lambda: has_all(two, one) and has_all(three, one))
+    behind = two.broker.replication.master_link
+    assert behind is not None
+    behind.hold()
+    one.broker.store.append(draft(b"of one slave only"))
+    await eventually(lambda: has_all(three, one))
+    one.stop()
+    await eventually(lambda: not is_linked(three))
+    async with AsyncAdmin(place.name_server) as admin:
+        with pytest.raises(NotTheLongestLog) as refused:
+            await admin.promote_broker(address(two))
+        assert refused.value.other == address(three)
+        await admin.promote_broker(address(three))
+    assert bodies(three.broker.store) == [b"of one slave only"]
 
 
 async def test_what_an_operator_made_of_it_survives(

@@ -507,7 +507,8 @@ class AsyncAdmin(AsyncResource):
     async def promote_broker(self, address: str, *, force: bool = False) -> Promotion:
         """Makes the slave at this address the master of the next epoch; Roquet brokers only.
 
-        `force` does so even if its master is running.
+        Raises NotTheLongestLog if another slave has more, or does not answer. `force` promotes it
+        all the same, and even if its master is running.
         """
         return await cluster_queries.promote_broker(self._servers(), address, force=force)
 

@@ -15,7 +15,7 @@ from roquet.client.admin.servers import AdminServers
 from roquet.client.arguments import moment_of, utc
 from roquet.client.cluster.brokers import reply_body, reply_header
 from roquet.client.cluster.routes import MASTER_ID
-from roquet.client.errors import ClientError, RequestRefused, Unreachable
+from roquet.client.errors import ClientError, NotTheLongestLog, RequestRefused, Unreachable
 from roquet.protocol.bodies.brokers import AccountConfig, AccountConfigs
 from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
@@ -170,12 +170,49 @@ class Promotion:
 
 
 async def promote_broker(servers: AdminServers, address: str, *, force: bool) -> Promotion:
+    """Raises NotTheLongestLog unless `force`."""
+    if not force:
+        await _check_longest_log(servers, address)
     header = PromoteBrokerHeader(force=force)
     reply = await servers.brokers.ask(address, RequestCode.PROMOTE_BROKER, header)
     if not reply.fields:
         return Promotion(None, None)
     answer = reply_header(PromoteBrokerReplyHeader, reply, address)
     return Promotion(answer.acknowledge, answer.epoch)
+
+
+async def _check_longest_log(servers: AdminServers, address: str) -> None:
+    """A master may have acknowledged what only one of its slaves has received.
+
+    Raises NotTheLongestLog.
+    """
+    tables = (await servers.cluster_info()).broker_addr_table.values()
+    own = next((each for each in tables if address in each.broker_addrs.values()), None)
+    if own is None:
+        return
+    slaves = [each for number, each in own.broker_addrs.items() if number != MASTER_ID]
+    others = [each for each in slaves if each != address]
+    asked = (address, *others)
+    place, *places = await asyncio.gather(*(_log_place(servers, each) for each in asked))
+    if place is None:
+        return  # The promotion itself finds that out, and says why.
+    for other, its_place in zip(others, places, strict=True):
+        if its_place is None:
+            raise NotTheLongestLog(address, other, None)
+        if its_place > place:
+            raise NotTheLongestLog(address, other, its_place[1] - place[1])
+
+
+async def _log_place(servers: AdminServers, address: str) -> tuple[int, int] | None:
+    """The epoch of its last writer, and where the log ends; None if it does not answer."""
+    try:
+        table = await runtime_info(servers, address)
+    except ClientError:
+        return None
+    return (
+        _whole_number(table.get("replicationEpoch")) or 0,
+        _whole_number(table.get("commitLogMaxOffset")) or 0,
+    )
 
 
 async def demote_broker(
