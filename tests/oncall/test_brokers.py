@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet import Message, Producer, SendFailed
+from roquet import Message, Producer, SendFailed, SendImpossible
 from tests.faults.replica_sets import paused
 from tests.oncall.conftest import GROUP, TOPIC, OnCall
 from tests.support.command_line import roquet
@@ -118,6 +118,23 @@ def test_a_backup_is_restored_beside_the_cluster(on_call: OnCall, tmp_path: Path
         assert held == [1, 0]
     # The cluster has noticed nothing.
     wait_until(on_call.is_well)
+
+
+def test_a_topic_that_only_a_lost_broker_has_is_not_to_be_created(on_call: OnCall) -> None:
+    on_call.says("topic", "create", "bills", "--broker", "broker-b")
+    for broker in ("broker-a", "broker-b"):
+        on_call.says("broker", "config", "set", broker, "autoCreateTopicEnable=false")
+    on_call.two.kill()
+    wait_until(lambda: on_call.shows("cluster")["lost"])
+    with Producer(on_call.name_server, "shop") as producer:
+        lost = f"lost and may have it: broker-b at {on_call.two.address}; start them"
+        with pytest.raises(SendFailed, match=lost) as failed:
+            producer.send(Message("bills", b"one coffee"), timeout_s=3)
+        # It is there again as soon as its broker is.
+        assert not isinstance(failed.value, SendImpossible)
+        on_call.two.start()
+        wait_until(lambda: "bills" in on_call.says("topic", "list"))
+        producer.send(Message("bills", b"one coffee"))
 
 
 def test_a_missing_topic_is_created(on_call: OnCall) -> None:

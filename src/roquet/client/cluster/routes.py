@@ -17,8 +17,7 @@ from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.name_server import ClusterInfo, QueueData, TopicRoute
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.errors import BadBody
-from roquet.protocol.fields import NoFields
-from roquet.protocol.headers.name_server import GetRouteHeader
+from roquet.protocol.headers.name_server import ClusterInfoHeader, GetRouteHeader
 from roquet.protocol.names import TEMPLATE_TOPIC
 from roquet.throttled_log import ThrottledLog
 
@@ -142,6 +141,27 @@ class RouteBook:
         answer = await self._ask(topic, timeout_s)
         return None if answer is None else self._keep(topic, route_of(topic, answer))
 
+    async def doubt(self) -> str | None:
+        """Why a topic may exist that no broker has now; None if there is no reason.
+
+        No master is there, or brokers are lost, which may have it.
+        """
+        try:
+            info = await ask_cluster_info(self._name_servers)
+        except ClientError:
+            return None  # A name server that answers for routes only.
+        lost = ", ".join(
+            f"{each.broker_name} at {each.broker_addr}" for each in info.lost_brokers or ()
+        )
+        if not masters_in(info):
+            return f"no master is registered; {_MASTER_GONE}" + (f"; lost: {lost}" if lost else "")
+        if lost:
+            return (
+                f"no registered broker has it, and these are lost and may have it: {lost}; start"
+                " them, or create the topic if it is new"
+            )
+        return None
+
     def masters(self) -> set[str]:
         """The addresses of all masters that any route names."""
         return {address for route in self._routes.values() for address in route.masters.values()}
@@ -204,20 +224,12 @@ class RouteBook:
         # The first message creates the topic with the settings of the template.
         template = await self._ask(new_topic.template, _ASK_TIMEOUT_S)
         if template is None:
-            await self._check_masters(topic)
+            if (doubt := await self.doubt()) is not None:
+                raise TopicNotFound(topic, doubt, is_missing=False)
             raise TopicNotFound(
                 topic, "no broker has it or creates topics automatically; create it"
             )
         return self._keep(topic, route_of(topic, template, new_topic.queue_count))
-
-    async def _check_masters(self, topic: str) -> None:
-        """Raises TopicNotFound without any: then it is unknown whether the topic exists."""
-        try:
-            is_any_there = bool(masters_in(await ask_cluster_info(self._name_servers)))
-        except ClientError:
-            return  # A name server that answers for routes only.
-        if not is_any_there:
-            raise TopicNotFound(topic, f"no master is registered; {_MASTER_GONE}", is_missing=False)
 
     def _keep(self, topic: str, route: Route) -> Route:
         if route != self._routes.get(topic):
@@ -250,8 +262,9 @@ def _why_not_writable(route: Route) -> str:
 
 
 async def ask_cluster_info(name_servers: NameServers) -> ClusterInfo:
-    """Raises NoNameServer or RequestRefused."""
-    reply = await name_servers.call(RequestCode.GET_BROKER_CLUSTER_INFO, NoFields(), _ASK_TIMEOUT_S)
+    """With lost brokers, if a name server knows them. Raises NoNameServer or RequestRefused."""
+    header = ClusterInfoHeader(with_lost_brokers=True)
+    reply = await name_servers.call(RequestCode.GET_BROKER_CLUSTER_INFO, header, _ASK_TIMEOUT_S)
     if reply.code != ResponseCode.SUCCESS:
         raise RequestRefused("the name server", reply.code, reply.remark)
     try:

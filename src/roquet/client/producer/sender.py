@@ -242,6 +242,10 @@ class Sender:
                 queues += [shown_queue] if _may_be_stored(error) else []
                 self._note_failure(error, errors, outgoing)
         failure = judged(outgoing.topic, errors)
+        if isinstance(failure, SendRefused) and failure.code == ResponseCode.TOPIC_NOT_EXIST:
+            doubt = await self._instance.routes.doubt()
+            if doubt is not None:
+                raise SendFailed(outgoing.topic, f"{failure.reason}; {doubt}")
         if isinstance(failure, SendRefused) and self._is_missing(outgoing.wire_topic, target.queue):
             # Brokers have no code of their own for that.
             raise SendImpossible(outgoing.topic, failure.reason)
