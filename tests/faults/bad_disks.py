@@ -4,10 +4,7 @@ import asyncio
 import os
 import re
 import shutil
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -19,6 +16,7 @@ from tests.faults.traffic import TOPIC
 from tests.faults.whole_queues import whole_queues
 from tests.support.eventually import eventually
 from tests.support.our_cluster import OurServerFailed
+from tests.support.small_disk import small_disk, why_no_small_disk
 
 # Syncs of the log that are done before one fails.
 _SYNCS_MAX: Final = 60
@@ -91,7 +89,7 @@ def _no_strace() -> str | None:
 
 
 def fill_disk(directory: Path, seed: int, count: int) -> Findings:
-    with _small_disk(directory / "disk") as disk:
+    with small_disk(directory / "disk", _DISK_SIZE) as disk:
         return asyncio.run(_fill(directory, disk, seed, count))
 
 
@@ -126,22 +124,6 @@ def _fill_up(ballast: Path) -> None:
         os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize)
 
 
-@contextmanager
-def _small_disk(place: Path) -> Iterator[Path]:
-    place.mkdir()
-    subprocess.run(
-        ("mount", "-t", "tmpfs", "-o", f"size={_DISK_SIZE}", "tmpfs", str(place)), check=True
-    )
-    try:
-        yield place
-    finally:
-        subprocess.run(("umount", str(place)), check=True)
-
-
-def _no_root() -> str | None:
-    return None if os.geteuid() == 0 else "only root may mount a small disk"
-
-
 FAILED_SYNC: Final = Rig(
     "failed-sync",
     "one fdatasync of a broker fails with EIO (strace)",
@@ -156,5 +138,5 @@ FULL_DISK: Final = Rig(
     fill_disk,
     few=1,
     many=50,
-    missing=_no_root,
+    missing=why_no_small_disk,
 )
