@@ -52,5 +52,5 @@ def test_an_example_says_what_it_shows_however_often_it_is_run(
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(sys, "argv", [name, cluster.name_server])
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
-    said = capsys.readouterr().out
-    assert not [line for line in SAID[name] if line not in said], said
+    printed = capsys.readouterr().out
+    assert not [line for line in SAID[name] if line not in printed], printed

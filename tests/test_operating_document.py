@@ -33,10 +33,10 @@ def leaves(parser: ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[tuple
 
 
 def test_no_command_is_forgotten(parser: ArgumentParser) -> None:
-    told = {line.removeprefix("roquet ") for line in COMMANDS}
+    reported = {line.removeprefix("roquet ") for line in COMMANDS}
     forgotten = [
         words
         for words in map(" ".join, leaves(parser))
-        if not any(f"{each} ".startswith(f"{words} ") for each in told)
+        if not any(f"{each} ".startswith(f"{words} ") for each in reported)
     ]
     assert not forgotten

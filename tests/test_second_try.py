@@ -37,7 +37,9 @@ def test_the_tries():
 """
 
 
-def test_only_who_had_no_jvm_gets_a_second_try_and_is_named(pytester: pytest.Pytester) -> None:
+def test_only_a_test_without_a_jvm_gets_a_second_try_and_is_named(
+    pytester: pytest.Pytester,
+) -> None:
     pytester.makeini("[pytest]\nmarkers = java: starts something slow")
     pytester.makepyfile(TESTS)
     options = [f"-p no:{name}" for name in ("roquet", "xdist", "asyncio", "hypothesispytest")]

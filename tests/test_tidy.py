@@ -28,8 +28,8 @@ FILE_LINES_GOAL, FILE_LINES_MAX = 500, 1000
 MODULE_LINES_MIN, MODULE_LINES_MAX = 60, 600
 FUNCTION_LINES_GOAL, FUNCTION_LINES_MAX = 60, 120
 
-# A handler must not end its connection, a background task must not end in silence, nobody knows
-# what the functions of a program raise, and who waits in another thread is told of everything.
+# A handler must not end its connection, a background task must not end in silence, it is unknown
+# what the functions of a program raise, and a waiter in another thread gets every error.
 MAY_CATCH_EVERYTHING = (
     "src/roquet/net/router.py",
     "src/roquet/net/service.py",

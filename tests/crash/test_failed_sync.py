@@ -1,4 +1,4 @@
-"""The disk fails one sync: from then on nobody is told that anything is safe."""
+"""The disk fails one sync: from then on nothing is acknowledged."""
 
 import os
 from pathlib import Path

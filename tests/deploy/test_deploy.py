@@ -62,7 +62,7 @@ def read_settings(text: bytes) -> list[str]:
 @pytest.mark.parametrize("unit", UNITS, ids=name_of)
 def test_systemd_has_nothing_to_say_about_a_unit(unit: Path, tmp_path: Path) -> None:
     copy = tmp_path / unit.name
-    # The program has to be there, or that is what is said.
+    # The program has to be there, or its absence is what is reported.
     copy.write_text(unit.read_text().replace(PROGRAM, str(Path(sys.executable).parent / "roquet")))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(copy)],
@@ -171,7 +171,7 @@ def containers() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(("owner", "container"), [*containers()], ids=lambda each: each.get("name"))
-def test_a_container_is_told_what_roquet_knows(
+def test_a_container_is_configured_with_known_settings(
     owner: dict[str, Any], container: dict[str, Any]
 ) -> None:
     assert container["image"] == f"roquet:{__version__}"

@@ -99,7 +99,7 @@ def test_an_example_works(name: str, cluster: BlockingCluster) -> None:
 
 
 def interrupted_when_consumed(cluster: BlockingCluster, group: str) -> None:
-    """As somebody does it who has seen enough."""
+    """As a user does who has seen enough."""
 
     def interrupt() -> None:
         cluster.consumed(group)

@@ -40,19 +40,19 @@ def test_every_error_is_there_once() -> None:
         else f"{error.__module__.split('.')[-2]}.{error.__name__}"
         for error in public
     }
-    told = [name for name, _ in _ERROR_ROW.findall(TEXT)]
-    assert sorted(told) == sorted(names)
+    reported = [name for name, _ in _ERROR_ROW.findall(TEXT)]
+    assert sorted(reported) == sorted(names)
 
 
 def test_every_error_has_a_meaning_and_those_for_people_a_remedy() -> None:
     for_people, _, internal = TEXT.partition("## Internal errors")
     for text, column_count in ((for_people, 2), (internal, 1)):
         for name, cells in _ERROR_ROW.findall(text):
-            told = [cell.strip() for cell in re.split(r"(?<!\\)\|", cells)]
-            assert all(told), name
-            assert len(told) >= column_count, name
+            reported = [cell.strip() for cell in re.split(r"(?<!\\)\|", cells)]
+            assert all(reported), name
+            assert len(reported) >= column_count, name
 
 
 def test_every_response_code_is_there_once() -> None:
-    told = [(int(code), name) for code, name, _ in _CODE_ROW.findall(TEXT)]
-    assert told == [(code.value, code.name) for code in ResponseCode]
+    reported = [(int(code), name) for code, name, _ in _CODE_ROW.findall(TEXT)]
+    assert reported == [(code.value, code.name) for code in ResponseCode]

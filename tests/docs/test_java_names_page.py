@@ -15,7 +15,7 @@ from tests.support.shell_lines import fault_of
 _ROW = re.compile(r"^\| (.+?) (?<!\\)\| (.+) \|$", re.MULTILINE)
 ROWS = [row for row in _ROW.findall((DOCS / "java_names.md").read_text()) if row[0] != "Java"]
 OURS = sorted({name for _, ours in ROWS for name in re.findall(r"`([^`]+)`", ours)})
-# Arguments, which are told together with their method or class, and what Python itself has.
+# Arguments, which are described with their method or class, and what Python itself has.
 ARGUMENTS: dict[str, Callable[..., Any]] = {
     "order_key": roquet.Producer.send,
     "queue": roquet.Producer.send,

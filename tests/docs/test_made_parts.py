@@ -1,4 +1,4 @@
-"""What is made from the sources is as they are now; `python -m scripts.pages` makes it anew."""
+"""What is made from the sources is as they are now; `python -m scripts.pages` makes it again."""
 
 from pathlib import Path
 
@@ -41,11 +41,11 @@ def test_every_setting_that_a_broker_obeys_has_its_effect_in_a_line() -> None:
         for key, treatment in TREATMENTS.items()
         if treatment in (Treatment.OBEYED, Treatment.CHANGEABLE)
     }
-    told = [key for rows in setting_effects.BROKER.values() for key in rows]
-    assert sorted(told) == sorted(obeyed - TLS_KEYS - OTHER_SPELLINGS)
+    reported = [key for rows in setting_effects.BROKER.values() for key in rows]
+    assert sorted(reported) == sorted(obeyed - TLS_KEYS - OTHER_SPELLINGS)
 
 
 def test_every_setting_that_a_name_server_obeys_has_its_effect_in_a_line() -> None:
     every = NameServerConfig(accounts_file=Path(), home=Path(), http_place=Address("127.0.0.1", 0))
-    told = [key for rows in setting_effects.NAME_SERVER.values() for key in rows]
-    assert sorted(told) == sorted(config_texts(every))
+    reported = [key for rows in setting_effects.NAME_SERVER.values() for key in rows]
+    assert sorted(reported) == sorted(config_texts(every))

@@ -12,7 +12,7 @@ _NOTES = "(a) " + _NOTES
 
 
 def notes() -> dict[str, str]:
-    """What is said of each letter."""
+    """What is shown of each letter."""
     parts = re.split(r"\(([a-z])\) ", _NOTES)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 

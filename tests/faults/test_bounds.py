@@ -108,7 +108,7 @@ async def test_peers_that_never_read_hold_no_more_than_their_bound(broker: OurBr
         assert int((await runtime_values(broker))["connectionHeldBytes"]) <= HELD_MAX
 
 
-async def test_peers_that_come_and_go_slow_nobody(broker: OurBroker) -> None:
+async def test_peers_that_come_and_go_do_not_slow_others(broker: OurBroker) -> None:
     stop = asyncio.Event()
     count = 0
 

@@ -167,14 +167,14 @@ any_fault = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 
 
 @any_fault
-async def test_what_a_producer_was_told_is_stored_is_stored(
+async def test_what_was_acknowledged_to_a_producer_is_stored(
     net: Net, fault: Callable[[Net, Ledger], Awaitable[None]]
 ) -> None:
     async with sending(net) as ledger:
         for _ in range(ROUNDS):
             await ledger.until_more_pass()
             await fault(net, ledger)
-            # By itself: nobody opened anything again.
+            # By itself: nothing was opened again.
             await ledger.until_more_pass()
     assert net.proxy.connection_count  # Nobody went around it.
     stored = {body for queue in net.stored().values() for body in queue}

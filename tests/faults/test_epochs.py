@@ -18,7 +18,7 @@ def test_masters_in_turn_are_fine() -> None:
     assert list(not_by_their_masters(acknowledgements, EPOCHS)) == []
 
 
-def test_who_acknowledges_in_the_epoch_of_another_is_seen() -> None:
+def test_one_that_acknowledges_in_the_epoch_of_another_is_seen() -> None:
     (violation,) = not_by_their_masters([Acknowledging(A, 500, b"late")], EPOCHS)
     assert violation.startswith("E1")
     assert "late" in violation
@@ -35,6 +35,6 @@ def test_brokers_that_remember_different_masters_are_seen() -> None:
     assert "different epochs" in violation
 
 
-def test_an_offset_id_says_who_acknowledged() -> None:
+def test_an_offset_id_names_the_broker_that_acknowledged() -> None:
     text = offset_id(pack_host("10.0.0.1", 1000), 77)
     assert Acknowledging.of(text, b"body") == Acknowledging(A, 77, b"body")

@@ -39,7 +39,7 @@ def test_another_message_at_an_acknowledged_offset_is_found() -> None:
     assert any(each.startswith("I4") for each in history.violations())
 
 
-def test_a_message_that_nobody_sent_is_found() -> None:
+def test_a_message_that_was_never_sent_is_found() -> None:
     history = kept()
     history.deliver("group", Delivery(b"plain-7", QUEUE, 0), now_s=9.0)
     assert history.violations() == ["I2: b'plain-7' was never sent"]

@@ -67,7 +67,9 @@ def send_time_s(broker: OurBroker) -> float:
     return statistics.median(times_s)
 
 
-def test_idle_connections_cost_little_and_slow_nobody(tmp_path: Path, file_limit: int) -> None:
+def test_idle_connections_cost_little_and_do_not_slow_others(
+    tmp_path: Path, file_limit: int
+) -> None:
     count = min(CONNECTION_COUNT, 3 * file_limit // 4 - OTHER_FILE_COUNT)
     # Nobody is refused for coming too fast: this is about those that are in.
     configuration = {"maxAcceptsPerSecond": str(10 * CONNECTION_COUNT)}

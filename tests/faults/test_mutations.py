@@ -34,7 +34,7 @@ from tests.faults.traffic import Mix
 
 IS_LONG = bool(os.environ.get("ROQUET_LONG"))
 SEEDS_MAX = 500 if IS_LONG else 60
-# Its offset may have been given to another message by the time somebody looks.
+# Its offset may have been given to another message by the time it is read.
 LOST = ("I1", "I4")
 PROMPTLY_S = 5.0
 # So that two who read one queue are at it at the same time.

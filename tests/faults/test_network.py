@@ -1,4 +1,4 @@
-"""The network of the rigs fails as it is told: otherwise they would try nothing."""
+"""The network of the rigs fails as configured: otherwise they would try nothing."""
 
 import socket
 import threading
@@ -101,7 +101,7 @@ def test_a_slow_line_takes_its_time(network: Network) -> None:
     assert got == data
 
 
-def test_who_was_inside_comes_out_again(network: Network) -> None:
+def test_a_thread_leaves_the_namespace_again(network: Network) -> None:
     def namespace() -> Path:
         return Path("/proc/thread-self/ns/net").readlink()
 

@@ -77,7 +77,7 @@ async def encrypted(broker: OurBroker) -> RawPeer:
     return RawPeer(*await asyncio.open_connection(host, int(port), ssl=context))
 
 
-async def test_what_is_overheard_can_be_sent_under_another_code(broker: OurBroker) -> None:
+async def test_an_intercepted_request_can_be_sent_under_another_code(broker: OurBroker) -> None:
     async with await plain(broker) as peer:
         assert (await peer.ask(CREATED)).code == ResponseCode.SUCCESS
         assert (await peer.ask(OVERHEARD)).code == ResponseCode.SUCCESS
@@ -97,7 +97,7 @@ async def test_administrators_have_to_encrypt_where_that_is_set(strict_broker: O
         assert (await peer.ask(OVERHEARD)).code == ResponseCode.SUCCESS
 
 
-async def test_who_has_not_signed_learns_nothing_of_a_header(broker: OurBroker) -> None:
+async def test_one_that_has_not_signed_learns_nothing_of_a_header(broker: OurBroker) -> None:
     async with await plain(broker) as peer:
         reply = await peer.ask(Command(RequestCode.UPDATE_AND_CREATE_TOPIC, 1))
     assert reply.code == ResponseCode.SYSTEM_ERROR

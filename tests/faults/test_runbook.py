@@ -125,7 +125,7 @@ def test_the_last_broker_founds_again(place: Place, survivor: int) -> None:
     own = electorate(place, etcd)
     brokers = started(place, own)
     if survivor == 1:
-        # So that it was a slave of somebody else.
+        # So that it was a slave of another.
         demoted = roquet("broker", "demote", brokers[1].address, "-n", place.names)
         assert demoted.exit_code == 0, demoted.stderr
         wait_until(lambda: brokers[1].runtime_info.get("followedMaster"), PATIENCE_S)
@@ -193,7 +193,7 @@ def test_a_planned_switch_without_a_secret(place: Place) -> None:
     create_topic(one.address, TOPIC)
     two = place.start("two", **slave)
     wait_until(lambda: one.runtime_info.get("slaveCount") == "1", PATIENCE_S)
-    # At least one in each queue: nobody can have consumed what is not there.
+    # At least one in each queue: no member can have consumed what is not there.
     send(place, *(b"before %d" % number for number in range(8)))
     wait_until(lambda: log_end(one) == log_end(two), PATIENCE_S)
     commit(one, 1)

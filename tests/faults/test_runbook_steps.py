@@ -269,7 +269,7 @@ def test_a_lost_master_without_a_secret(tmp_path: Path) -> None:
 
 
 def test_the_old_master_comes_back(tmp_path: Path) -> None:
-    """With what nobody else has, from its own file, which says that it is the master."""
+    """With what no other has, from its own file, which says that it is the master."""
     with filled(by_hand(tmp_path, "ASYNC_MASTER")) as (on, ledger):
         one, two = on.brokers
         two.kill()
@@ -390,8 +390,8 @@ def test_a_master_that_has_lost_its_end(tmp_path: Path) -> None:
         one.lose_store()
         shutil.move(tmp_path / "older", one.store_directory)
         on.start(one)
-        said = "the slave's log ends at"
-        wait_until(lambda: said in one.log_tail() + two.log_tail())
+        printed = "the slave's log ends at"
+        wait_until(lambda: printed in one.log_tail() + two.log_tail())
         two.kill()
         shutil.move(two.store_directory, two.directory / "moved-away")
         on.start(two)
@@ -414,7 +414,7 @@ def test_a_slave_that_was_away_too_long(tmp_path: Path) -> None:
         one, two = on.brokers
         two.kill()
         send_large(one, 6)
-        # As when its time has come: the log begins with a later file.
+        # As when its time has come: the log starts with a later file.
         one.stop()
         (one.store_directory / "commitlog" / ("0" * 20)).unlink()
         on.start(one)
@@ -440,8 +440,8 @@ def test_files_of_another_size(tmp_path: Path) -> None:
         two.set(**{size: str(8 * 1024 * 1024)})
         send_large(one, 4)
         on.start(two)
-        said = "mappedFileSizeCommitLog must be that of the master"
-        wait_until(lambda: said in one.log_tail() + two.log_tail())
+        printed = "mappedFileSizeCommitLog must be that of the master"
+        wait_until(lambda: printed in one.log_tail() + two.log_tail())
         two.kill()
         two.lose_store()
         two.set(**{size: one.settings[size]})
@@ -464,8 +464,8 @@ def test_two_secrets(tmp_path: Path) -> None:
         two.kill()
         two.set(**{key: str(other)})
         on.start(two)
-        said = "it does not know the secret of this broker"
-        wait_until(lambda: said in one.log_tail() + two.log_tail())
+        printed = "it does not know the secret of this broker"
+        wait_until(lambda: printed in one.log_tail() + two.log_tail())
         two.kill()
         two.set(**{key: right})
         on.start(two)
@@ -511,8 +511,8 @@ def test_two_brokers_of_one_name_are_parted(tmp_path: Path) -> None:
 
 
 def both_named(on: ReplicaSet, one: Replica, two: Replica) -> bool:
-    said = on.examined()
-    return any(one.address in line and two.address in line for line in said.split("\n"))
+    printed = on.examined()
+    return any(one.address in line and two.address in line for line in printed.split("\n"))
 
 
 def test_a_slave_with_the_number_of_another_gets_its_own(tmp_path: Path) -> None:

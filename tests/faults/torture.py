@@ -4,7 +4,7 @@ Plain messages, delays, timers, transactions, retries, commits and topics that a
 on their way while masters are killed, stopped, demoted and starved, and etcd with them. Where an
 operator decides she keeps to docs/replication.md. After all of it:
 
-    I1-I6  as always (`history`): nothing acknowledged is lost, no offset is told to two senders,
+    I1-I6  as always (`history`): nothing acknowledged is lost, no offset is asked to two senders,
            delays and transactions are delivered
     T1     a topic whose creation was answered has all of its queues
     E2     in the end all logs are the same, byte for byte

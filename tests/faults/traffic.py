@@ -73,7 +73,7 @@ class Mix:
     pause_s: float = 0.002
     # Of so many plain messages one is wanted again.
     retried_each: int = 20
-    # How long somebody who reads in order takes for a message.
+    # How long a reader in order takes for a message.
     reading_s: float = 0.0
 
 
@@ -256,7 +256,7 @@ class Traffic:
                 transaction.outcome = state if tells else TransactionState.UNKNOWN
 
     async def _decided(self, message: ReceivedMessage) -> TransactionState:
-        """A half whose sender never heard of it is thrown away."""
+        """A half whose sender never seen it is thrown away."""
         return self._decide(message.body, TransactionState.ROLLBACK)
 
     def _decide(self, body: bytes, wanted: TransactionState) -> TransactionState:
@@ -317,7 +317,7 @@ class Traffic:
 
 
 async def _patiently(ask: Callable[[], Awaitable[Any]], patience_s: float) -> Any:
-    """The answer, as soon as somebody gives one."""
+    """The answer, as soon as there is one."""
     async with asyncio.timeout(patience_s):
         while True:
             try:

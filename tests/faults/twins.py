@@ -127,16 +127,16 @@ def _with_a_twin(on: ReplicaSet, twin: Replica) -> tuple[Findings, Ledger]:
 
 def _unnamed(on: ReplicaSet, twins: list[Replica]) -> list[str]:
     """Which of them the doctor does not speak of, in one line with the other."""
-    said: list[str] = []
+    printed: list[str] = []
 
     def is_named() -> bool:
-        said[:] = on.examined().split("\n")
-        return any(all(each.address in line for each in twins) for line in said)
+        printed[:] = on.examined().split("\n")
+        return any(all(each.address in line for each in twins) for line in printed)
 
     if happens(is_named, _SOON_S):
         return []
     addresses = " and ".join(each.address for each in twins)
-    return [f"W1: no line of the doctor names {addresses}: {said}"]
+    return [f"W1: no line of the doctor names {addresses}: {printed}"]
 
 
 TWINS: Final = Rig(

@@ -1,7 +1,7 @@
 """Real Apache RocketMQ for tests: one name server, one broker and one Java client JVM for each
 version, and a cluster of ours; started when the first test asks, shared by all of the session.
 
-Tests keep out of each other's way by names: `new_name("topic")` is a name nobody else has.
+Tests keep out of each other's way by names: `new_name("topic")` is a name no other has.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -152,7 +152,7 @@ def puller(
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test shows what the processes it may have used said last."""
+    """A failed test shows the last output of the processes it may have used."""
     report = yield
     if report.failed:
         for process in item.config.stash.get(_RUNNING, []):

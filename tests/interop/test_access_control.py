@@ -174,7 +174,7 @@ def test_requests_are_replied_to_without_a_right_on_the_topic_of_replies(
     ],
     ids=["wrong secret", "unknown key", "unsigned"],
 )
-def test_who_is_not_known_finds_nothing_and_sends_nothing(
+def test_one_that_is_not_known_finds_nothing_and_sends_nothing(
     secured: Secured,
     java: JavaDriver,
     topic: str,
@@ -196,7 +196,7 @@ def test_who_is_not_known_finds_nothing_and_sends_nothing(
     assert reason in said.complaints
 
 
-def test_who_may_not_is_told_so(
+def test_a_denied_client_gets_an_error(
     secured: Secured, java: JavaDriver, topic: str, new_name: NewName
 ) -> None:
     names = secured.names.address

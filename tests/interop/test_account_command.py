@@ -39,7 +39,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheBroker]:
         yield broker
 
 
-def told(*words: str, exit_code: int = 0) -> Any:
+def answer_of(*words: str, exit_code: int = 0) -> Any:
     finished = roquet("account", *words, "--json", "--timeout", "20")
     assert finished.exit_code == exit_code, finished.stderr
     return json.loads(finished.stdout)
@@ -56,11 +56,11 @@ def is_let_in(broker: ApacheBroker, credentials: Credentials) -> bool:
 
 
 def test_an_account_lives_and_ends(broker: ApacheBroker) -> None:
-    said = told("add", NEWCOMER, "--topic", "orders=PUB", "--all-groups", "SUB")
-    first = Credentials(NEWCOMER, said["secret_key"])
+    printed = answer_of("add", NEWCOMER, "--topic", "orders=PUB", "--all-groups", "SUB")
+    first = Credentials(NEWCOMER, printed["secret_key"])
     # An Apache broker watches its own file.
     wait_until(lambda: is_let_in(broker, first))
-    listed = {each["account"]: each for each in told("list")["accounts"]}
+    listed = {each["account"]: each for each in answer_of("list")["accounts"]}
     assert listed[OPERATOR.access_key]["admin"]
     assert listed[NEWCOMER] == {
         "account": NEWCOMER,
@@ -72,33 +72,35 @@ def test_an_account_lives_and_ends(broker: ApacheBroker) -> None:
         "addresses": None,
         "at": broker.broker_name,
     }
-    told("change", NEWCOMER, "--topic", "orders=PUB|SUB", "--topic", "bills=SUB", "--admin")
-    assert told("show", NEWCOMER)["settings"][0]["admin"]
-    assert {(each["name"], each["right"]) for each in told("show", NEWCOMER)["rights"]} == {
+    answer_of("change", NEWCOMER, "--topic", "orders=PUB|SUB", "--topic", "bills=SUB", "--admin")
+    assert answer_of("show", NEWCOMER)["settings"][0]["admin"]
+    assert {(each["name"], each["right"]) for each in answer_of("show", NEWCOMER)["rights"]} == {
         ("orders", "PUB|SUB"),
         ("bills", "SUB"),
     }
-    second = Credentials(NEWCOMER, told("change", NEWCOMER, "--new-secret", "--yes")["secret_key"])
+    second = Credentials(
+        NEWCOMER, answer_of("change", NEWCOMER, "--new-secret", "--yes")["secret_key"]
+    )
     wait_until(lambda: is_let_in(broker, second) and not is_let_in(broker, first))
-    told("remove", NEWCOMER, "--yes")
+    answer_of("remove", NEWCOMER, "--yes")
     wait_until(lambda: not is_let_in(broker, second))
     assert roquet("account", "show", NEWCOMER).exit_code == 4
 
 
-def test_secrets_which_the_broker_tells_are_shown_to_nobody(broker: ApacheBroker) -> None:
+def test_secrets_in_answers_of_brokers_are_not_shown(broker: ApacheBroker) -> None:
     for words in (("list",), ("show", OPERATOR.access_key)):
         for form in ((), ("--json",)):
-            said = roquet("account", *words, *form)
-            assert said.exit_code == 0, said.stderr
-            assert OPERATOR.access_key in said.stdout
-            assert OPERATOR.secret_key not in said.stdout + said.stderr
+            printed = roquet("account", *words, *form)
+            assert printed.exit_code == 0, printed.stderr
+            assert OPERATOR.access_key in printed.stdout
+            assert OPERATOR.secret_key not in printed.stdout + printed.stderr
 
 
-def test_what_the_broker_cannot_do_is_said(broker: ApacheBroker) -> None:
-    told("add", "forgetful", "--topic", "orders=PUB")
-    said = roquet("account", "change", "forgetful", "--forget-topic", "orders")
-    assert said.exit_code == 1
-    assert said.stderr.endswith("deny it with NAME=DENY\n")
+def test_what_the_broker_cannot_do_is_reported(broker: ApacheBroker) -> None:
+    answer_of("add", "forgetful", "--topic", "orders=PUB")
+    printed = roquet("account", "change", "forgetful", "--forget-topic", "orders")
+    assert printed.exit_code == 1
+    assert printed.stderr.endswith("deny it with NAME=DENY\n")
 
 
 def test_a_broker_without_such_accounts(
@@ -107,8 +109,8 @@ def test_a_broker_without_such_accounts(
     """One of 5.x has users instead; one of 4.9 has access control turned off."""
     monkeypatch.setenv("NAMESRV_ADDR", apache.name_server.address)
     monkeypatch.setenv("XDG_CONFIG_HOME", "nowhere")
-    said = roquet("account", "list", "--timeout", "3")
-    assert (said.exit_code, said.stdout) == (1, "")
-    (line,) = said.stderr.splitlines()
+    printed = roquet("account", "list", "--timeout", "3")
+    assert (printed.exit_code, printed.stdout) == (1, "")
+    (line,) = printed.stderr.splitlines()
     is_old = apache.version is VERSION
     assert ("access control is off at broker" if is_old else "users in a database") in line

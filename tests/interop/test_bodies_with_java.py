@@ -142,6 +142,6 @@ def test_java_understands_every_member_it_knows(
 ) -> None:
     value = telling_value(body_type)
     answer = java_drivers(version).reserialize(java_class, write_body(value))
-    said, understood = members(value), members(read_body(body_type, answer))
-    lost = {place for place in said if understood.get(place) != said[place]}
-    assert lost == {place for place in said if UNKNOWN[version].intersection(place.split("/"))}
+    printed, understood = members(value), members(read_body(body_type, answer))
+    lost = {place for place in printed if understood.get(place) != printed[place]}
+    assert lost == {place for place in printed if UNKNOWN[version].intersection(place.split("/"))}

@@ -167,7 +167,7 @@ def test_tags_choose_messages(
         assert consumer.received(1, wait_s=0.2) == []
 
 
-def test_what_nobody_wants_does_not_stand_in_the_way(
+def test_filtered_messages_do_not_block_others(
     producer: JavaProducer, our_topic: NewTopic, consume: Callable[..., JavaPushConsumer]
 ) -> None:
     topic = our_topic()

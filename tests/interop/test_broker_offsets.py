@@ -67,7 +67,7 @@ def test_the_offset_of_a_group_is_what_it_committed(
     group = new_name("group")
     with JavaPullConsumer(java, names, group) as puller:
         (queue,) = puller.queues(topic)
-        # A young queue: whoever has no offset begins at the first message.
+        # A young queue: whoever has no offset starts at the first message.
         assert puller.consumer_offset(queue) == 0
         puller.update_consumer_offset(queue, 5)
         # A 5.x client sends it one-way and from another thread.

@@ -1,4 +1,4 @@
-"""What our broker refuses, and the code that real Java clients are told.
+"""What our broker refuses, and the code that real Java clients get.
 
 Names and sizes that the Java clients check themselves never leave them; for those see the unit
 tests of the handlers.
@@ -76,7 +76,7 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StrictCluster]:
 
 
 def code_of(work: Callable[[], object]) -> int | None:
-    """The code that the Java client was told; None when it was refused nothing."""
+    """The code that the Java client got; None when nothing was refused."""
     try:
         work()
     except JavaFailure as failure:

@@ -26,7 +26,7 @@ NewTopic = Callable[..., str]
 MEGABYTE = 1024 * 1024
 BODY_SIZE_MAX = 4 * MEGABYTE
 
-# A 4.9.7 producer knows more than one way, but lets nobody choose.
+# A 4.9.7 producer knows more than one way, but offers no choice.
 COMPRESSIONS: dict[ApacheVersion, tuple[dict[str, str], ...]] = {
     ApacheVersion.V4_9_7: ({},),
     ApacheVersion.V5_5_0: tuple({"compressType": way} for way in ("ZLIB", "LZ4", "ZSTD")),
@@ -128,7 +128,7 @@ def test_each_message_of_a_batch_is_a_message_of_its_own(
     assert len({each.properties["UNIQ_KEY"] for each in pulled}) == 100
 
 
-def test_a_topic_nobody_made_is_made_by_the_first_send(
+def test_a_missing_topic_is_created_by_the_first_send(
     producer: JavaProducer, puller: JavaPullConsumer, new_name: NewName
 ) -> None:
     topic = new_name("unmade")

@@ -156,7 +156,7 @@ def test_a_group_is_made_changed_and_deleted(admin: Admin, new_name: NewName) ->
     assert group not in admin.groups()
 
 
-def test_who_is_connected(
+def test_connected_clients(
     admin: Admin,
     server: ClientServer,
     java: JavaDriver,

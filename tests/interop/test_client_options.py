@@ -197,11 +197,11 @@ def _wait_for(received: Sequence[ReceivedMessage], count: int) -> None:
 def test_the_queues_of_a_topic_are_watched(
     server: ClientServer, new_name: NewName, topic: str
 ) -> None:
-    told: list[Sequence[QueueRef]] = []
+    reported: list[Sequence[QueueRef]] = []
     with PullConsumer(
         server.name_server, new_name("readers"), topic_check_interval_s=0.2
     ) as consumer:
-        assert len(consumer.watch_queues(topic, told.append)) == 1
+        assert len(consumer.watch_queues(topic, reported.append)) == 1
         create_topic(server.broker, topic, 2)
-        wait_until(lambda: told, PATIENT_S)
-    assert [queue.queue_id for queue in told[0]] == [0, 1]
+        wait_until(lambda: reported, PATIENT_S)
+    assert [queue.queue_id for queue in reported[0]] == [0, 1]

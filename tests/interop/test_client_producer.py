@@ -170,7 +170,7 @@ def test_a_key_leads_to_the_queue_that_a_java_producer_chooses(
             assert ours.queue.queue_id == theirs.queue.queue_id
 
 
-def test_a_topic_nobody_made_is_made_by_the_first_send(
+def test_a_missing_topic_is_created_by_the_first_send(
     producer: Producer, puller: JavaPullConsumer, new_name: NewName
 ) -> None:
     topic = new_name("unmade")

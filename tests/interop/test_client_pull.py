@@ -59,7 +59,7 @@ def producer(server: ClientServer, new_name: NewName) -> Iterator[Producer]:
 
 @pytest.fixture
 def consumer(server: ClientServer, group: str) -> Iterator[PullConsumer]:
-    """It reads what it is told to in each test, and commits when it is told to."""
+    """Each test decides what it reads and when it commits."""
     with PullConsumer(
         server.name_server, group, start_from=StartFrom.FIRST, auto_commit=False
     ) as consumer:

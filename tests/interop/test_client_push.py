@@ -318,7 +318,7 @@ def test_a_group_that_begins_last_gets_nothing_old_of_a_young_topic(
     new_consumer(inbox, start_from=start)
 
     def reads() -> bool:
-        """Where it begins, it finds out some time after it was opened: what came before is old."""
+        """Where it starts, it finds out some time after it was opened: what came before is old."""
         send(producer, topic, 4, 4)
         return len(inbox.messages) >= 4
 

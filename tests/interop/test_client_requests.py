@@ -89,7 +89,7 @@ def test_we_reply_to_a_java_client(
     assert (reply.body, reply.properties["TAGS"]) == (b"desserts", "ok")
 
 
-def test_nobody_replies(producer: Producer, topic: str) -> None:
+def test_a_request_without_a_replier(producer: Producer, topic: str) -> None:
     with pytest.raises(NoReply):
         producer.request(Message(topic, b"x"), timeout_s=1.0)
 

@@ -149,7 +149,7 @@ def test_a_topic_reader_signs_and_encrypts(name_server: str) -> None:
             list(reader.records(QueueRef(CLOSED, queue.broker_name, 0), 0, 1))
 
 
-def test_who_may_not_is_told_so(name_server: str) -> None:
+def test_a_denied_client_gets_an_error(name_server: str) -> None:
     with (
         Producer(name_server, "shop", credentials=SHOP, tls=TRUSTING) as producer,
         pytest.raises(SendRefused, match=r"(?i)permission|no.*access"),

@@ -65,7 +65,7 @@ class Admin:
         return {name.strip(): value.strip() for name, sign, value in pairs if sign}
 
     def complaints(self, command: str, *words: str) -> str:
-        """What is said about a command that fails."""
+        """What is reported about a command that fails."""
         said = self.said(command, *words)
         assert FAILED in said.complaints, said.output
         return said.complaints
@@ -146,7 +146,7 @@ def gone_group(
 
 
 def has_line(lines: list[list[str]], *words: str) -> bool:
-    """Whether a line begins so."""
+    """Whether a line starts so."""
     return list(words) in [line[: len(words)] for line in lines]
 
 
@@ -338,7 +338,7 @@ def test_consumer_connection_of_a_group_that_is_gone(admin: Admin, gone_group: s
 def test_producer_connection(
     admin: Admin, java: JavaDriver, names: str, new_name: NewName, filled: Filled
 ) -> None:
-    # A producer that has sent nothing yet is nobody's to the broker before its next heartbeat.
+    # A producer that has sent nothing yet is unknown to the broker before its next heartbeat.
     options = {"heartbeatBrokerInterval": 100}
     group = new_name("producers")
     with JavaProducer(java, names, group, options=options) as producer:

@@ -26,9 +26,9 @@ class Both:
         self._java = java
 
     def theirs(self, *words: str) -> str:
-        said = self._java.mqadmin(words[0], "-n", self.server.name_server, *words[1:])
-        assert "SubCommandException" not in said.complaints, said.complaints
-        return said.output
+        printed = self._java.mqadmin(words[0], "-n", self.server.name_server, *words[1:])
+        assert "SubCommandException" not in printed.complaints, printed.complaints
+        return printed.output
 
     def their_rows(self, *words: str) -> list[list[str]]:
         return [line.split() for line in self.theirs(*words).splitlines() if line[:1] != "#"]

@@ -1,6 +1,6 @@
 """Masters and slaves, Apache's and ours: the copy is exact, and readers outlive the master.
 
-Apache 5.5.0 replicates as 4.9 does unless it is told to elect masters.
+Apache 5.5.0 replicates as 4.9 does unless it is asked to elect masters.
 """
 
 from collections.abc import Callable, Iterator
@@ -170,6 +170,6 @@ def test_the_copy_is_exact_and_readers_survive_their_master(
     until_copied(pair)
     assert written_log(pair.slave) == written_log(pair.master)
     if isinstance(pair.slave, OurBroker):
-        # The master is told what it missed, and nobody reads again what was done.
+        # The master learns what it missed, and no member reads again what was done.
         wait_until(lambda: committed(pair.master, topic, group) == at_slave)
         assert sorted(consume(pair, topic, group, 10)) == sorted(sent[-10:])

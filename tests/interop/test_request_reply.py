@@ -84,7 +84,7 @@ def test_replies_are_kept_in_their_topic(
     assert message.properties["MSG_TYPE"] == "reply"
 
 
-def test_a_request_that_nobody_replies_to_ends_in_time(
+def test_a_request_without_a_reply_ends_in_time(
     producer: JavaProducer, our_topic: NewTopic
 ) -> None:
     with pytest.raises(JavaFailure) as failure:

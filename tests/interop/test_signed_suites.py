@@ -70,7 +70,7 @@ def test_every_scenario_holds_with_signatures(suite: str) -> None:
     assert finished.returncode == 0, finished.stdout
 
 
-def test_without_a_signature_the_same_broker_answers_nobody(tmp_path: Path) -> None:
+def test_without_a_signature_the_same_broker_refuses(tmp_path: Path) -> None:
     """Or else it would be no wonder that all of them pass."""
     program = (
         "import sys, pathlib\n"

@@ -118,7 +118,7 @@ def test_where_tls_is_enforced_both_sides_check_each_other(
             plain.send(Outgoing(topic, b"open"))
 
 
-def test_where_tls_is_disabled_who_insists_on_it_gets_nothing(
+def test_where_tls_is_disabled_a_client_that_requires_it_gets_nothing(
     trusting_java: JavaDriver, tmp_path: Path, new_name: NewName
 ) -> None:
     with (

@@ -50,7 +50,7 @@ def names_showing(directory: Path, holder: Holder) -> OurNameServer:
 
 
 @pytest.mark.parametrize("what", ["expired", "of another authority"])
-def test_a_certificate_that_java_does_not_take_is_told_of_on_both_sides(
+def test_a_certificate_that_java_does_not_take_is_reported_on_both_sides(
     checking_java: JavaDriver, authority: Authority, tmp_path: Path, new_name: NewName, what: str
 ) -> None:
     if what == "expired":

@@ -141,7 +141,7 @@ def test_a_range_that_is_on_disk_comes_whole(
         admin.update_broker_config(server.broker, {"accessMessageInMemoryMaxRatio": "40"})
 
 
-def test_tags_with_equal_hashes_are_told_apart(
+def test_tags_with_equal_hashes_are_distinguished(
     reader: TopicReader, producer: Producer, new_queue: NewQueue
 ) -> None:
     queue = new_queue()
@@ -216,7 +216,7 @@ def test_offsets_of_a_new_group_are_kept_and_seen_by_tools(
     wait_until(lambda: bool(admin.topic_route(f"%RETRY%{group}")))
 
 
-def test_a_topic_that_was_made_anew_is_noticed(
+def test_a_topic_that_was_recreated_is_noticed(
     server: ClientServer, reader: TopicReader, producer: Producer, new_queue: NewQueue, admin: Admin
 ) -> None:
     if server.is_apache and server.java_version is ApacheVersion.V5_5_0:

@@ -278,7 +278,7 @@ def assert_nothing_else_comes(
     expected: list[bytes],
     each_once: Callable[[list[bytes]], list[bytes]],
 ) -> None:
-    """A transaction that begins now is asked about after all that are older."""
+    """A transaction that starts now is asked about after all that are older."""
     producer.send(Outgoing(queue.topic, b"last"), UNKNOWN, COMMIT)
     wait_until(lambda: b"last" in bodies(puller.pull(queue, 0).messages))
     assert each_once(bodies(puller.pull(queue, 0).messages)) == [*expected, b"last"]

@@ -45,8 +45,8 @@ def cluster(home: Home) -> Iterator[Cluster]:
 @contextmanager
 def running_cluster(home: Home, command: str) -> Iterator[Cluster]:
     with home.running(f"{command} --name-server-port 0 --broker-port 0") as running:
-        said = running.wait_for(r"(ready name-server=(\S+:\d+) .*)\n")
-        yield Cluster(said[2], said[1])
+        printed = running.wait_for(r"(ready name-server=(\S+:\d+) .*)\n")
+        yield Cluster(printed[2], printed[1])
         assert running.stop() == 0
 
 

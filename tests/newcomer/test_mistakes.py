@@ -138,7 +138,7 @@ def mistaken(home: Home) -> Home:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_mistyped_command_is_told_in_one_line(mistaken: Home, command: str) -> None:
+def test_a_mistyped_command_is_reported_in_one_line(mistaken: Home, command: str) -> None:
     finished = mistaken.run(command)
     assert finished.exit_code == 1
     assert finished.stderr.splitlines()[-1] == COMMANDS[command]

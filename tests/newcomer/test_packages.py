@@ -57,7 +57,7 @@ def test_without_a_compiler_pip_ends_at_once_and_says_what_to_install(tmp_path: 
     )
     assert done.returncode != 0
     assert "roquet is compiled from C: install a C compiler and the headers of Py" in done.stderr
-    # What is said before it is pip's own.
+    # What is reported before it is pip's own.
     assert "Traceback" not in done.stderr
     assert time.monotonic() - begin_s < PATIENCE_S
 

@@ -26,7 +26,7 @@ USUAL_NAME_SERVER = "127.0.0.1:9876"
 
 @pytest.fixture(scope="module")
 def cluster(home: Home) -> Iterator[Cluster]:
-    """With a directory of its own: what README shows is what somebody sees at the first try."""
+    """With a directory of its own: what README shows is what a user sees at the first try."""
     _, command = block_with("$ roquet up").commands
     with running_cluster(home, command) as cluster:
         yield cluster
@@ -46,14 +46,14 @@ def test_every_block_is_run_by_a_test() -> None:
     ]
 
 
-def test_what_make_is_told_to_make_exists() -> None:
+def test_the_targets_of_make_exist() -> None:
     for command in block_with("make demo").commands:
         subprocess.run(
             ["make", "--dry-run", *command.split()[1:]], cwd=ROOT, check=True, capture_output=True
         )
 
 
-def test_the_version_is_told(home: Home) -> None:
+def test_the_version_is_reported(home: Home) -> None:
     assert home.run(".venv/bin/roquet --version").stdout.startswith("roquet 0.")
 
 
@@ -86,8 +86,8 @@ def test_a_program_sends_and_consumes(home: Home, cluster: Cluster) -> None:
     with home.running(command) as running:
         running.wait_for("billed")
         assert running.stop() == 0
-        said = running.output().splitlines()
-    assert [_without_numbers(line) for line in said] == [
+        printed = running.output().splitlines()
+    assert [_without_numbers(line) for line in printed] == [
         _without_numbers(line) for line in shown.output
     ]
 

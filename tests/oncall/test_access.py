@@ -45,7 +45,9 @@ def test_certificates_are_replaced_before_they_expire(
         assert (well.exit_code, well.stdout.splitlines()[-1]) == (0, "0 problems, 0 warnings")
 
 
-def test_the_logs_tell_who_changed_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_logs_name_the_account_of_each_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ROQUET_ACCESS_KEY", ADMIN.access_key)
     monkeypatch.setenv("ROQUET_SECRET_KEY", ADMIN.secret_key)
     settings = {"aclEnable": "true", "aclFile": str(accounts_file(tmp_path, ACCOUNTS))}

@@ -35,7 +35,7 @@ def test_a_lost_broker_is_missed_until_it_is_back(on_call: OnCall) -> None:
     doctor = on_call.says("doctor", exit_code=1)
     assert f"master at {on_call.two.address} is lost since" in doctor
     assert "1 problem, " in doctor
-    # What it holds is not there, and nobody says that it never was.
+    # What it holds is not there, and no command claims that it never was.
     missing = on_call.says("message", "by-key", TOPIC, held["broker-b"], exit_code=3)
     assert "this answer is not whole, see problem: broker-b" in missing
     other = on_call.says("message", "by-key", TOPIC, held["broker-a"], exit_code=3)
@@ -92,7 +92,7 @@ def test_a_broker_is_drained_and_taken_out(on_call: OnCall) -> None:
         topic = on_call.shows("topic", "show", TOPIC)
         assert (topic["delayed"], topic["half_messages"]) == (0, 0)
         on_call.two.stop()
-        # It unregistered, so nobody misses it.
+        # It unregistered, so it is not missing.
         on_call.says("cluster")
         assert "0 problems, 0 warnings" in on_call.says("doctor")
         assert "broker-b" not in on_call.says("topic", "route", TOPIC)

@@ -58,7 +58,7 @@ class WatchedSet(ReplicaSet):
             return json.loads(str(error).partition(": ")[2])
 
     def command_alone(self, *words: str) -> str:
-        """A command that is told its name server, or needs none."""
+        """A command with a name server, or one that needs none."""
         done = subprocess.run(
             [PROGRAM, *words], capture_output=True, text=True, check=False, timeout=PATIENCE_S
         )

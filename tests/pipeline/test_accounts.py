@@ -1,4 +1,4 @@
-"""`dlq-report`, `story` and `audit`: what became of messages, told from what they left behind."""
+"""`dlq-report`, `story` and `audit`: what happened to messages, from the records they left."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -111,10 +111,14 @@ def test_reasons_and_tries_are_read_where_a_client_wrote_them(spark: SparkSessio
     schema = message_schema(PropertiesForm.MAP)
     now = datetime.now(UTC)
     known = {"topic": "%DLQ%g", "reconsumeTimes": 16, "bornTimestamp": now, "storeTimestamp": now}
-    said = {"DEAD_LETTER_REASON": "no", "DEAD_LETTER_ERROR": "KeyError", "DEAD_LETTER_TRIES": "3"}
+    printed = {
+        "DEAD_LETTER_REASON": "no",
+        "DEAD_LETTER_ERROR": "KeyError",
+        "DEAD_LETTER_TRIES": "3",
+    }
     rows = [
         [{**known, "properties": properties}.get(name) for name in schema.fieldNames()]
-        for properties in (said, {"RETRY_TOPIC": "orders"})
+        for properties in (printed, {"RETRY_TOPIC": "orders"})
     ]
     first, second = dead_letters(spark.createDataFrame(rows, schema)).collect()
     assert (first.group, first.reason, first.error, first.tries) == ("g", "no", "KeyError", 3)
@@ -127,10 +131,10 @@ def test_reasons_and_tries_are_read_where_a_client_wrote_them(spark: SparkSessio
 def test_a_message_that_was_tried_again_has_a_story(command: JobCommands, shop: Shop) -> None:
     message_id = shop.receipts[b"slow"].message_id
     report = command.json("story", "-n", shop.name_server, "--topic", ORDERS, "--id", message_id)
-    told = [(event["what"], event["group"]) for event in report["events"]]
-    assert told[0] == ("created", None)
-    assert ("sent", "shop") in told
-    in_group = [what for what, group in told if group == "billing"]
+    reported = [(event["what"], event["group"]) for event in report["events"]]
+    assert reported[0] == ("created", None)
+    assert ("sent", "shop") in reported
+    in_group = [what for what, group in reported if group == "billing"]
     assert in_group == [
         "delivered to a listener",
         "not done",

@@ -214,7 +214,7 @@ def test_a_broker_that_asks_while_a_driver_commits_delivers_each_row_once(
     )
     report = write_rows(options, TaskAttempt(TaskId(topic, 0, 0), "run", 0), iter([rows]))
     BatchWriter(options).commit([report])
-    # What it was told twice is there twice by then.
+    # What was sent twice is there twice by then.
     wait_until(lambda: place.message_count(topic) >= ASKED_ROW_COUNT)
     assert place.message_count(topic) == ASKED_ROW_COUNT
     answering_producer(options.cluster, options.group_id, str(tmp_path)).close()

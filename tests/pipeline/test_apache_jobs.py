@@ -196,8 +196,8 @@ def test_dead_letters_are_reported(command: JobCommands, shop: Shop) -> None:
 
 def test_a_message_that_was_tried_again_has_a_story(command: JobCommands, shop: Shop) -> None:
     report = command.json("story", *shop.topic, "--key", SLOW.decode().replace(" ", "-"))
-    told = [event["what"] for event in report["events"] if event["group"] == GROUP]
-    assert told == [
+    reported = [event["what"] for event in report["events"] if event["group"] == GROUP]
+    assert reported == [
         "delivered to a listener",
         "not done",
         "ready for retry",

@@ -147,6 +147,6 @@ def test_nothing_is_left_that_is_not_published(kept: Kept) -> None:
 def test_a_cluster_of_spark_that_is_none_is_reported_in_one_line(tmp_path: Path) -> None:
     with BlockingCluster() as cluster:
         command = IngestCommand(cluster.name_server, cluster.new_topic("orders"), tmp_path)
-        said = command.run("--master=local[none]", exit_code=1)["said"]
-    assert "Spark does not start on local[none]: " in said.splitlines()[-1]
-    assert "Could not parse Master URL" in said.splitlines()[-1]
+        printed = command.run("--master=local[none]", exit_code=1)["said"]
+    assert "Spark does not start on local[none]: " in printed.splitlines()[-1]
+    assert "Could not parse Master URL" in printed.splitlines()[-1]

@@ -160,7 +160,7 @@ def _kill_while_it_joins(lake: Path) -> None:
     finally:
         process.kill()
         stdout, stderr = process.communicate()
-    # It may have been faster: then it has told so.
+    # It may have been faster: then it has reported that.
     assert not stdout or json.loads(stdout)["is_complete"], stderr
 
 

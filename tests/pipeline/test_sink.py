@@ -104,7 +104,7 @@ def test_every_column_comes_back(spark: SparkSession, cluster: BlockingCluster) 
 def test_rows_of_an_order_key_stay_in_order(spark: SparkSession, cluster: BlockingCluster) -> None:
     topic = cluster.new_topic()
     frame = numbered(spark, topic).withColumn("orderKey", F.expr("concat('key-', int(body) % 10)"))
-    # Those of one key in one task: order between tasks is nobody's.
+    # Those of one key in one task: there is no order between tasks.
     by_key = frame.repartition("orderKey").sortWithinPartitions(F.expr("int(body)"))
     with_workers(lambda: write(by_key, cluster, batchCount="50"))
     places: dict[int, set[tuple[str, int]]] = {}

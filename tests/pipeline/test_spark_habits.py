@@ -6,7 +6,7 @@ it asks for the initial offset twice, and again after a restart
     unit/pipeline/source/test_stream
 it commits a batch with the next one, and the last one never
     unit/pipeline/source/test_stream; test_source: tools see
-tasks know their query, batch, partition and attempt; nobody else does
+tasks know their query, batch, partition and attempt; no other does
     test_sink: a stream whose last batch is replayed
 it does not say which columns a query needs
     test_source, test_store_source: a schema that names some

@@ -1,4 +1,4 @@
-"""However a group shares its queues: nobody reads what another one reads, and nothing is left."""
+"""However a group shares its queues: no two members read the same queue, and nothing is left."""
 
 from collections import Counter
 
@@ -63,7 +63,7 @@ def test_no_member_has_two_queues_more_than_another(
 
 
 @given(queues, clients, st.data())
-def test_on_the_ring_only_queues_of_those_who_left_move(
+def test_on_the_ring_only_queues_of_those_that_left_move(
     queues: list[QueueRef], clients: list[str], data: st.DataObject
 ) -> None:
     gone = data.draw(st.sampled_from(clients))
@@ -75,7 +75,7 @@ def test_on_the_ring_only_queues_of_those_who_left_move(
 
 
 @given(queues, clients)
-def test_queues_leave_their_room_only_where_nobody_is(
+def test_queues_leave_their_zone_only_where_no_member_is(
     queues: list[QueueRef], clients: list[str]
 ) -> None:
     allocation = MachineRoomNearby(average, room_of_queue, room_of_client)

@@ -500,7 +500,7 @@ class BrokerMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            if self.is_sound:  # Else the first failure is the one to be told.
+            if self.is_sound:  # Else the first failure is the one to be reported.
                 self.take(self.world.finish())
         finally:
             self.take(self.world.end())

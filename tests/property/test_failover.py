@@ -50,7 +50,7 @@ def old_master_returns(*, is_followed: bool) -> FailoverModel:
     model.review_members(one, 2, 3)
     one.can_reach_etcd = False
     for _ in range(5):
-        model.send()  # What nobody else will ever have.
+        model.send()  # What no other will ever have.
     model.wait(TTL_S)
     for replica in (two, three, two):
         model.look(replica)

@@ -66,14 +66,14 @@ class TightDisk(RamDisk):
 
 
 class RawClient(BedClient):
-    """Keeps all bytes that it is told."""
+    """Keeps all bytes that it receives."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port)
-        self.told = b""
+        self.received = b""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.told += data
+        self.received += data
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -218,7 +218,7 @@ def first_sends() -> bytes:
 
 
 class Outcome(NamedTuple):
-    told: list[object]
+    received: list[object]
     are_closed: list[bool]
     log: tuple[int, list[bytes]]
     queues: dict[tuple[bytes, int], tuple[int, int, bytes]]
@@ -242,7 +242,7 @@ def outcome_of(twin: Twin) -> Outcome:
     }
     is_sync = broker.messages.acks.is_awaited
     return Outcome(
-        [sorted_frames(each.told) if is_sync else each.told for each in twin.clients],
+        [sorted_frames(each.received) if is_sync else each.received for each in twin.clients],
         [each.is_closed for each in twin.clients],
         (store.log_end, [file.mapping[:] for file in store._log.files]),
         {
@@ -278,9 +278,9 @@ def count_ways(statistics: Statistics, taken: Counter[str]) -> None:
         taken[f"{kind} slow"] += paths.slow
 
 
-def sorted_frames(told: bytes) -> list[Frame]:
+def sorted_frames(received: bytes) -> list[Frame]:
     """With sync flush the replies to one wake-up go out together, and others before them."""
-    return sorted(FrameDecoder().cut(told))
+    return sorted(FrameDecoder().cut(received))
 
 
 async def lived(store: StoreConfig, events: Sequence[Event], taken: Counter[str] | None) -> Outcome:

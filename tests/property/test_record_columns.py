@@ -34,7 +34,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 # With room for the messages of an inner batch behind it.
 QUEUE_OFFSETS = st.integers(-(2**63), 2**63 - 1000)
 
-# Names with a meaning, names that begin like them, names too long to be told apart at a glance.
+# Names with a meaning, names that begin like them, names too long to be distinguished at a glance.
 NAMES = st.sampled_from(
     [
         *("TAGS", "KEYS", "UNIQ_KEY", "WAIT", "CLUSTER"),

@@ -119,7 +119,7 @@ def test_what_is_right_is_taken(draft: RecordDraft) -> None:
 
 
 @pytest.mark.parametrize("draft", KINDS)
-def test_a_record_that_ends_early_is_taken_by_nobody(draft: RecordDraft) -> None:
+def test_a_record_that_ends_early_is_rejected_everywhere(draft: RecordDraft) -> None:
     record = packed(draft)
     for end in range(len(record)):
         for name, is_taken in readers_of(draft).items():
@@ -128,7 +128,7 @@ def test_a_record_that_ends_early_is_taken_by_nobody(draft: RecordDraft) -> None
 
 @pytest.fixture(scope="module")
 def fenced() -> Iterator[memoryview]:
-    """A page before one that nobody may touch: who does is killed."""
+    """A page before one that may not be touched: an access kills the process."""
     libc = ctypes.CDLL(None)
     mapping = mmap(-1, 2 * PAGESIZE)
     fence = ctypes.c_char.from_buffer(mapping, PAGESIZE)
@@ -153,7 +153,7 @@ def test_nothing_is_read_behind_the_last_byte(draft: RecordDraft, fenced: memory
 
 @pytest.mark.parametrize("draft", KINDS)
 @pytest.mark.parametrize("shift", [-1, 1])
-def test_a_wrong_size_is_taken_by_nobody(draft: RecordDraft, shift: int) -> None:
+def test_a_wrong_size_is_rejected_everywhere(draft: RecordDraft, shift: int) -> None:
     record = packed(draft)
     for place, layout in size_places(draft):
         (size,) = layout.unpack_from(record, place)
@@ -167,7 +167,7 @@ def test_a_wrong_size_is_taken_by_nobody(draft: RecordDraft, shift: int) -> None
 
 
 @pytest.mark.parametrize("draft", KINDS)
-def test_a_topic_that_reaches_behind_its_record_is_taken_by_nobody(draft: RecordDraft) -> None:
+def test_a_topic_that_reaches_past_its_record_is_rejected_everywhere(draft: RecordDraft) -> None:
     record = packed(draft)
     _, _, (place, layout), _ = size_places(draft)
     rest = len(record) - place - layout.size - INT16.size
@@ -198,7 +198,7 @@ def test_what_is_taken_has_sizes_that_add_up(
 
 
 @pytest.mark.parametrize("place", range(-CHECKSUM_SIZE - 1, 0))
-def test_a_checksum_that_is_wrong_in_any_place_is_noticed_by_those_who_compare_it(
+def test_a_checksum_that_is_wrong_in_any_place_is_noticed_by_those_that_compare_it(
     place: int,
 ) -> None:
     record = packed(USUAL)
@@ -211,7 +211,7 @@ def test_a_checksum_that_is_wrong_in_any_place_is_noticed_by_those_who_compare_i
 
 
 @given(place=st.integers(0, len(packed(USUAL)) - 1), bits=st.integers(1, 255))
-def test_damage_in_any_byte_is_noticed_by_those_who_compare_the_checksum(
+def test_damage_in_any_byte_is_noticed_by_those_that_compare_the_checksum(
     place: int, bits: int
 ) -> None:
     damaged = bytearray(packed(USUAL))

@@ -24,7 +24,7 @@ def played(seed: int) -> SuccessionModel:
     return model
 
 
-def test_who_was_replaced_acknowledges_nothing() -> None:
+def test_one_that_was_replaced_acknowledges_nothing() -> None:
     models = [(seed, played(seed)) for seed in range(SEED_COUNT)]
     assert [(seed, each.violations) for seed, each in models if each.violations] == []
     # Or else it would be no wonder.

@@ -65,7 +65,7 @@ class World:
         self.known[key] = [await begin(self.bed, self.producer, key)]
 
     async def say(self, number: int, copy: int) -> None:
-        """The producer says what it wants, about any copy that it ever heard of."""
+        """The producer says what it wants, about any copy that it ever seen."""
         if self.wanted:
             key = str(number % len(self.wanted))
             copies = self.known[key]
@@ -132,7 +132,7 @@ async def live(directory: Path, steps: list[tuple[object, ...]]) -> None:
             for outcome in OUTCOMES
         }
         assert Counter(delivered(world.bed)) == Counter(ended[COMMIT])
-        # Others may have been given up before their producer spoke, but nobody twice.
+        # Others may have been given up before their producer answered, but none twice.
         forgotten = Counter(given_up(world.bed))
         assert set(forgotten) >= set(ended[UNKNOWN])
         assert set(forgotten.values()) <= {1}

@@ -75,7 +75,7 @@ class ApacheServer:
         self._properties = properties
         self._process: subprocess.Popen[bytes] | None = None
         self._log_path = directory / "server.log"
-        # Where the log of this start begins.
+        # Where the log of this start starts.
         self._log_start = 0
         directory.mkdir(parents=True, exist_ok=True)
 
@@ -116,7 +116,7 @@ class ApacheServer:
         self._end(signal.SIGKILL)
 
     def log_tail(self) -> str:
-        """What the server said last, over all its starts."""
+        """The last output of the server, over all its starts."""
         return self._log(0)[-_LOG_TAIL_SIZE:]
 
     def __str__(self) -> str:

@@ -113,7 +113,7 @@ class BedClient(asyncio.Transport):
 
     async def all_asked(self) -> list[Command]:
         """All requests of the broker so far."""
-        await asyncio.sleep(0)  # What was told in this turn is written at its end.
+        await asyncio.sleep(0)  # What was answered in this turn is written at its end.
         return [self._requests.get_nowait() for _ in range(self._requests.qsize())]
 
     def answer(
@@ -172,7 +172,7 @@ class BrokerBed:
     def attach(
         self, client: BedClient, limits: ConnectionLimits, *, has_fast_path: bool = True
     ) -> None:
-        """Connects a client that somebody made."""
+        """Connects an existing client."""
         fast_path = self.fast_path if has_fast_path and self.broker.access.guard is None else None
         client.connection = Connection(
             self,
@@ -190,12 +190,12 @@ class BrokerBed:
 
     @property
     def wants_to_register(self) -> bool:
-        """Whether name servers are to be told soon; here nobody does it."""
+        """Whether name servers are to be notified soon; here nothing does it."""
         return self.broker.registrar._is_stale.is_set()
 
     @property
     def unsaved_files(self) -> list[str]:
-        """Tables that are to be saved soon; here nobody does it."""
+        """Tables that are to be saved soon; here nothing does it."""
         broker = self.broker
         savers = (
             broker.tables.savers.topics,

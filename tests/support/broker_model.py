@@ -1,6 +1,6 @@
 """What a broker owes to everybody, in a few tables: where each message must end, and when.
 
-Everything is told to it before the broker hears of it, and then that the broker has said yes. What
+Every request is entered before it is sent to the broker, and its success afterwards. What
 lies between the two may have happened or not.
 """
 
@@ -32,7 +32,7 @@ class Arrival(NamedTuple):
 
 @dataclass
 class Promise:
-    """Something that was asked of the broker; `log_end` is the end of the log when it said yes."""
+    """Something that was asked of the broker; `log_end` is the end of the log when it agreed."""
 
     log_end: int | None = None
 
@@ -136,7 +136,7 @@ class BrokerModel:
             _check_arrival(what, self.awaited.get(what, []), times.get(what, []), now_ms)
 
     def check_given_up(self, bodies: Iterable[bytes]) -> None:
-        """To be called when nobody is asked about anything any more."""
+        """To be called when no check runs any more."""
         counts = Counter(bodies)
         assert set(counts.values()) <= {1}, f"given up twice: {counts}"
         for body, transaction in self.transactions.items():

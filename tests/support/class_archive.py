@@ -1,4 +1,4 @@
-"""Classes of Spark as a JVM has them after loading: one that begins with them takes half the time.
+"""Classes of Spark as a JVM has them after loading: one that starts with them takes half the time.
 
 Tests start Spark more than a dozen times, and each of them would load, check and link ten thousand
 classes again. The archive lies in the environment whose jars it was made of, and goes with it; a

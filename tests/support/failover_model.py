@@ -38,7 +38,7 @@ from roquet.protocol.bodies.offsets import DelayOffsetTable
 from roquet.store.config import StoreConfig
 
 TTL_S = 4.0
-# What the first broker is told to promise, by the number of replicas.
+# What the first broker is asked to promise, by the number of replicas.
 POLICIES: dict[int, dict[str, Any]] = {
     1: {"role": BrokerRole.ASYNC_MASTER},
     2: {"role": BrokerRole.SYNC_MASTER},

@@ -37,7 +37,7 @@ async def page(port: int, path: str, method: str = "GET") -> Answer:
 
 
 def page_of(address: str, path: str) -> Answer:
-    """The same from a test without a loop, of another process. Raises OSError if nobody listens."""
+    """The same from a test without a loop, of another process. Raises OSError."""
     try:
         with urlopen(f"http://{address}{path}", timeout=PATIENCE_S) as reply:
             return Answer(HTTPStatus(reply.status), dict(reply.headers), reply.read())

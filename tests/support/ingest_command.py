@@ -40,7 +40,7 @@ class IngestCommand:
     ) -> dict[str, Any]:
         """To the end, while things happen: each when its condition holds, one after the other.
 
-        What happens is told the id of the process.
+        What happens is reported the id of the process.
         """
         process = self._start(*options)
 

@@ -69,7 +69,7 @@ class JarsUnavailable(Exception):
 
 
 class JvmNotStarted(Exception):
-    """A JVM ended, or said nothing for too long, before it did what it is for."""
+    """A JVM ended, or printed nothing for too long, before it did what it is for."""
 
 
 def jar_directory(version: ApacheVersion) -> Path:

@@ -214,7 +214,7 @@ class JavaProducer(_Client):
 
 
 class JavaTransactionProducer(_Client):
-    """TransactionMQProducer, with the outcome of each transaction said in advance."""
+    """TransactionMQProducer, with the outcome of each transaction given in advance."""
 
     role = "transaction"
 
@@ -230,10 +230,10 @@ class JavaTransactionProducer(_Client):
 
 
 class JavaPushConsumer(_Client):
-    """DefaultMQPushConsumer that begins at the first message there is.
+    """DefaultMQPushConsumer that starts at the first message there is.
 
     Each message fails until it was consumed `failures` times, and comes again by `retry_level`;
-    0 leaves it to the broker, which begins with ten seconds. With a `replier` it answers requests:
+    0 leaves it to the broker, which starts with ten seconds. With a `replier` it answers requests:
     the reply is the body, reversed.
     """
 

@@ -152,7 +152,7 @@ class Network:
                 f"add rule {_TABLE} forward ip saddr {source} ip daddr {target} {chance}drop"
             )
         words = ("nsenter", f"--net={_NAMES / self._namespaces[_SWITCH]}", "nft", "-f", "-")
-        _run(*words, told="\n".join(lines) + "\n")
+        _run(*words, stdin="\n".join(lines) + "\n")
 
 
 @cache
@@ -190,7 +190,7 @@ def _enter(namespace: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def _run(*words: str, told: str | None = None) -> None:
-    done = subprocess.run(words, input=told, capture_output=True, text=True, check=False)
+def _run(*words: str, stdin: str | None = None) -> None:
+    done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode:
         raise NetworkFailed(f"{' '.join(words)}: {done.stderr.strip()}")

@@ -65,7 +65,7 @@ class OurServer:
         return self._process.pid
 
     def begin(self) -> int:
-        """Starts without waiting; where in its log this start begins."""
+        """Starts without waiting; where in its log this start starts."""
         assert self._process is None, "already started"
         self.start_count += 1
         with self._log_path.open("ab") as log:
@@ -169,7 +169,7 @@ class OurNameServer(OurServer):
 
     def __init__(self, directory: Path, *arguments: str, host: str = HOST) -> None:
         super().__init__(directory, r"name server listens on \S+\n")
-        # Not port 0: after a restart it has to be the same one, and nobody's meanwhile.
+        # Not port 0: after a restart it has to be the same one, and not taken meanwhile.
         self._port = free_port()
         self.address = f"{host}:{self._port}"
         self._arguments = ("--host", host, *arguments)

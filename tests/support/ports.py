@@ -2,7 +2,7 @@
 
 Every process of the tests has a block of ports for itself, so no two servers are given the same
 one, however long they take to start, and one that stops finds its port free when it comes back. A
-part of the block is for server processes that cannot be told to take any port, the other part for
+part of the block is for server processes that cannot be asked to take any port, the other part for
 servers inside the process that may take any. The blocks are below the ports that our server
 processes choose from, and those are below the ports of outgoing connections.
 """
@@ -22,7 +22,7 @@ _BELOW = 2
 
 
 def free_port() -> int:
-    """A port that nobody has; a broker may have it."""
+    """A free port; a broker may have it."""
     for _ in range(_NAMED_COUNT // _BROKER_PORTS):
         lowest = next(_turns())
         if all(map(_is_free, range(lowest, lowest + _BROKER_PORTS))):

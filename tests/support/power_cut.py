@@ -80,7 +80,7 @@ class Promise:
     sent: list[Sent]
     in_flight: list[RecordDraft]
     flushed_end: int
-    # With sync flush nobody may have seen what is not safe.
+    # With sync flush no reader may have seen what is not safe.
     visible: dict[QueueName, int]
     # With async flush: what was old enough, or followed by enough, to be safe.
     due_end: int

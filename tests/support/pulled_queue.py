@@ -1,4 +1,4 @@
-"""A broker with one queue on real sockets that gives as little as a stock one, or as it is told."""
+"""A broker with one queue on real sockets that returns as little as a stock one, or as set."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -84,7 +84,7 @@ class Replica:
             return self._reply(ResponseCode.PULL_NOT_FOUND, offset)
         if not self.min_offset <= offset < self.end:
             code = ResponseCode.PULL_OFFSET_MOVED
-            # A slave may be behind, so it sends nobody elsewhere.
+            # A slave may be behind, so it redirects no pull.
             if self.broker_id:
                 return self._reply(ResponseCode.PULL_RETRY_IMMEDIATELY, offset)
             return self._reply(code, self.min_offset if offset < self.min_offset else self.end)

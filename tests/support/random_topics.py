@@ -143,7 +143,7 @@ class RandomTopics:
         )
 
     def _record(self) -> bytes:
-        """A whole record, as a broker has it: nobody may take it for one inside of a body."""
+        """A whole record, as a broker has it: it may not be taken for one inside of a body."""
         if not self.sent:
             return b""
         place = self._chance.choice(self.sent)

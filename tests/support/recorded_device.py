@@ -37,7 +37,7 @@ _STATFS: Final = struct.Struct("=QQQQQIIII24x")
 
 _GETATTR, _SETATTR, _OPEN, _READ, _WRITE, _STAT = 3, 4, 14, 15, 16, 17
 _RELEASE, _FSYNC, _FLUSH, _INITIALISE, _DESTROY = 18, 20, 25, 26, 38
-_SILENT: Final = (2, 36, 42)  # Forgotten, or interrupted: nobody waits for an answer.
+_SILENT: Final = (2, 36, 42)  # Forgotten, or interrupted: there is no waiter for an answer.
 _AGREED: Final = (_RELEASE, _FLUSH, _DESTROY)
 
 _VERSION: Final = (7, 31)

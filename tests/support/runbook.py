@@ -1,6 +1,6 @@
 """The runbook of docs/replication.md: what to do when, entry by entry, with its commands.
 
-An entry is a paragraph that begins with bold words, and all that follows up to the next one. Its
+An entry is a paragraph that starts with bold words, and all that follows up to the next one. Its
 commands stand in blocks and within the text; addresses in them are examples.
 """
 
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
         return [found[position] for position in sorted(found)]
 
     def words(self, begin: str, examples: Mapping[str, str]) -> list[str]:
-        """The words behind `roquet` of the only command that begins so, without its examples.
+        """The words behind `roquet` of the only command that starts so, without its examples.
 
         `examples` are words of the page, and what stands for them.
         """

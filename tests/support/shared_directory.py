@@ -37,7 +37,7 @@ APACHE_SETTINGS: Final = {
     "mappedFileSizeConsumeQueue": "1000",
     "maxHashSlotNum": "100",
     "maxIndexNum": "200",
-    # Otherwise Apache drops, after a crash, an index file that is not full, and files anew only
+    # Otherwise Apache drops, after a crash, an index file that is not full, and files again only
     # the messages of about its last three seconds.
     "messageIndexSafe": "true",
 }
@@ -171,7 +171,7 @@ class SharedDirectory:
         properties = {
             "KEYS": f"key-{number}",
             "TAGS": "red" if number % 3 else "blue",
-            # Its second half is no port, so nobody takes it for the id of a place.
+            # Its second half is no port, so it is not taken for an offset id.
             "UNIQ_KEY": f"7F000001FFFFFFFF{number:016X}",
             "colour of the sea": "grün",
         }

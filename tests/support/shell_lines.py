@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from roquet.cli.main import parser_for
 from tests.support.page_blocks import ROOT
 
-# Programs of others that a reader may have. What they are told is not looked at.
+# Programs of others that a reader may have. Text for them is not checked.
 OF_OTHERS = frozenset(
     {
         *("cd", "cp", "mkdir", "mv", "rsync", "source", "tar", "useradd"),

@@ -31,7 +31,7 @@ TAGS = ("Aa", "BB")
 def fill_with_everything(store: MessageStore, clock: FakeClock, count: int, seed: int) -> None:
     """Ghosts first, then messages of every kind that a broker stores.
 
-    They have no checksums, so the store must be told that it writes none.
+    They have no checksums, so the store must be notified that it writes none.
     """
     chance = Random(seed)
     for number in range(count // 10):

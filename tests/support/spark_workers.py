@@ -1,6 +1,6 @@
 """Second tries where Spark's own Python was too slow to start; whatever else fails has failed.
 
-Spark gives a Python process ten seconds to connect back, and nobody can change that. On a busy
+Spark gives a Python process ten seconds to connect back, and none can change that. On a busy
 machine it takes longer, which says nothing about what is tested.
 """
 

@@ -119,7 +119,7 @@ class SuccessionModel:
         if self.clock.monotonic_s() - self._away_since_s > OPERATOR_WAITS_S:
             slave = slaves[0]
             slave.is_slave_for_good, slave.is_master_by_file = False, True
-            # A slave has heard of the epoch of its master.
+            # A slave has seen of the epoch of its master.
             slave.epoch = max(each.epoch for each in self.brokers if each is not slave)
             self.switch_count += 1
             self.lead(slave)

@@ -36,7 +36,7 @@ class TcpProxy:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
-        self._is_heard = {direction: asyncio.Event() for direction in Direction}
+        self._is_delivering = {direction: asyncio.Event() for direction in Direction}
         # Every piece waits so long; pieces keep their order.
         self.delay_s = 0.0
         self.connection_count = 0
@@ -78,13 +78,13 @@ class TcpProxy:
 
     def silence(self, direction: Direction) -> None:
         """Nothing arrives there any more. It is kept for later, as by those who send again."""
-        self._is_heard[direction].clear()
+        self._is_delivering[direction].clear()
 
     def resume(self) -> None:
         """Ends silence and delay."""
         self.delay_s = 0.0
-        for is_heard in self._is_heard.values():
-            is_heard.set()
+        for is_delivering in self._is_delivering.values():
+            is_delivering.set()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -119,7 +119,7 @@ class TcpProxy:
         while data := await reader.read(_CHUNK_SIZE):
             if self.delay_s:
                 await asyncio.sleep(self.delay_s)
-            await self._is_heard[direction].wait()
+            await self._is_delivering[direction].wait()
             if self.overheard is not None:
                 self.overheard.append(data)
             writer.write(data)

@@ -26,7 +26,7 @@ def create_topic(
 ) -> None:
     """`broker` is an address. It has registered the topic at its name servers when it answers.
 
-    Where slaves have to confirm it they may do so later: a test begins with its topics, and they
+    Where slaves have to confirm it they may do so later: a test starts with its topics, and they
     are lost with the broker only if it never has a slave.
     """
     reply = asked_for_topic(

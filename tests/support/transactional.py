@@ -1,4 +1,4 @@
-"""A producer of transactions without a socket: begins them, ends them, and answers questions."""
+"""A producer of transactions without a socket: starts them, ends them, and answers questions."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -7,12 +7,12 @@ from roquet.clock import SystemClock
 HOUR_NS = 3_600 * 10**9
 
 
-def test_a_clock_that_nobody_sets_has_not_jumped() -> None:
+def test_a_clock_that_is_not_set_has_not_jumped() -> None:
     assert abs(SystemClock().jumped_ms()) < 1_000
 
 
 @pytest.mark.parametrize("hours", [1, -1])
-def test_a_clock_that_somebody_sets_has_jumped(monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+def test_a_clock_that_is_set_has_jumped(monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
     clock = SystemClock()
     real = time.time_ns
     # Only root may set the real one, for everybody.

@@ -197,7 +197,7 @@ async def test_a_send_that_fails_says_so(traces: Traces) -> None:
     assert send.end_time is not None
 
 
-async def test_who_pulls_finds_the_context_in_the_message(traces: Traces) -> None:
+async def test_one_that_pulls_finds_the_context_in_the_message(traces: Traces) -> None:
     async with (
         Cluster() as cluster,
         AsyncProducer(cluster.name_server, "shop", hooks=[traces.hook]) as producer,
@@ -211,7 +211,7 @@ async def test_who_pulls_finds_the_context_in_the_message(traces: Traces) -> Non
     assert found.span_id == own_id(traces.one(f"create {TOPIC}"))
 
 
-async def test_a_message_of_somebody_who_traces_nothing_begins_a_trace(traces: Traces) -> None:
+async def test_a_message_without_a_trace_starts_one(traces: Traces) -> None:
     async def bill(_message: ReceivedMessage) -> None:
         pass
 

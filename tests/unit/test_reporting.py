@@ -124,7 +124,7 @@ def test_what_is_waited_for_shows_while_standard_error_is_another_file(
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "output"),
     [
         (BadLake("the lake\nis none"), "the lake is none"),
         (FileNotFoundError(2, "No such file or directory", "lake"), "lake: No such file"),
@@ -132,14 +132,14 @@ def test_what_is_waited_for_shows_while_standard_error_is_another_file(
     ],
 )
 def test_what_was_raised_on_purpose_is_one_line_and_exit_code_1(
-    reporter: Reporter, capsys: pytest.CaptureFixture[str], error: Exception, said: str
+    reporter: Reporter, capsys: pytest.CaptureFixture[str], error: Exception, output: str
 ) -> None:
     with pytest.raises(SystemExit) as ended, reporter.failures_reported():
         raise error
     assert ended.value.code == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(f"roquet spark test: {said}")
+    assert err.startswith(f"roquet spark test: {output}")
     assert err.count("\n") == 1
 
 
@@ -153,7 +153,7 @@ def test_notes_of_an_error_are_in_its_line(
     assert capsys.readouterr().err.endswith("gone; what Spark printed is in spark.log\n")
 
 
-def test_warnings_of_what_runs_are_said_while_it_runs(
+def test_warnings_of_what_runs_are_reported_while_it_runs(
     reporter: Reporter, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = logging.getLogger("roquet.test")

@@ -103,7 +103,7 @@ def test_no_flipped_bit_is_taken_for_another_state(tmp_path: Path) -> None:
         path.write_bytes(flipped)
         loaded = StateFile(SystemDisk(), path).load(lambda found: found)
         assert loaded is not None
-        # What is left of the checksum's own member passes for one that nobody knows.
+        # What is left of the checksum's own member passes for an unknown one.
         assert loaded.startswith(content[:-1]), bytes(flipped)
 
 

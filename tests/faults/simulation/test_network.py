@@ -94,7 +94,7 @@ def test_both_sides_hear_of_a_cut() -> None:
     on_a_network(main)
 
 
-def test_who_is_silent_hears_everything_later() -> None:
+def test_a_silent_client_gets_everything_later() -> None:
     async def main(network: Network, client: Peer, server: Peer) -> None:
         network.silent.add(ADDRESS)
         client.end.write(b"first ")
@@ -108,7 +108,7 @@ def test_who_is_silent_hears_everything_later() -> None:
     on_a_network(main)
 
 
-def test_nobody_listens_at_an_address_that_was_left() -> None:
+def test_no_server_listens_at_an_address_that_was_left() -> None:
     async def main(network: Network, _client: Peer, _server: Peer) -> None:
         network.drop_all_of(ADDRESS[1])
         with pytest.raises(ConnectionRefusedError):
@@ -117,7 +117,7 @@ def test_nobody_listens_at_an_address_that_was_left() -> None:
     on_a_network(main)
 
 
-def test_a_writer_is_held_back_by_who_does_not_read() -> None:
+def test_a_writer_is_held_back_by_a_peer_that_does_not_read() -> None:
     async def main(_network: Network, client: Peer, server: Peer) -> None:
         client.end.set_write_buffer_limits(high=100)
         server.end.pause_reading()

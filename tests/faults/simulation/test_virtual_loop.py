@@ -46,7 +46,7 @@ def test_work_for_a_thread_is_done_in_the_loop() -> None:
     assert run(main()) == threading.get_ident()
 
 
-def test_who_waits_for_nothing_is_told() -> None:
+def test_a_wait_without_an_event_is_reported() -> None:
     async def main() -> None:
         await asyncio.get_running_loop().create_future()
 

@@ -49,7 +49,7 @@ def rewrite(path: Path, text: str) -> None:
 # --- where they are ---
 
 
-def test_without_access_control_nobody_looks_for_files() -> None:
+def test_without_access_control_no_files_are_read() -> None:
     assert open_account_store(Settings(access_control=False), QuickDisk(), FakeClock()) is None
 
 
@@ -98,7 +98,7 @@ def test_addresses_that_need_no_account_are_warned_of(
     assert "10.0.0.*" in caplog.text
 
 
-# --- changed by somebody ---
+# --- changed by an operator ---
 
 
 async def test_a_changed_file_counts_as_soon_as_it_is_looked_at(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ async def test_a_changed_file_counts_as_soon_as_it_is_looked_at(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("text", ["accounts: [", "", "accounts: [{accessKey: x}]"])
-async def test_a_broken_file_changes_nothing_and_is_said_once(
+async def test_a_broken_file_changes_nothing_and_is_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     path = accounts_file(tmp_path)
@@ -137,7 +137,7 @@ async def test_a_broken_file_changes_nothing_and_is_said_once(
 # --- changed by us ---
 
 
-async def test_a_change_is_on_disk_for_nobody_else_and_counts(tmp_path: Path) -> None:
+async def test_an_unsaved_change_counts_in_memory(tmp_path: Path) -> None:
     path = accounts_file(tmp_path)
     path.chmod(0o644)
     accounts = kept(path)
@@ -152,7 +152,7 @@ async def test_a_change_is_on_disk_for_nobody_else_and_counts(tmp_path: Path) ->
     assert accounts.rules is before
 
 
-async def test_a_change_keeps_what_somebody_else_has_written_meanwhile(tmp_path: Path) -> None:
+async def test_a_change_keeps_what_another_program_has_written_meanwhile(tmp_path: Path) -> None:
     path = accounts_file(tmp_path)
     accounts = kept(path)
     rewrite(path, ACCOUNTS.replace(KNOWN.access_key, "meanwhile"))
@@ -207,7 +207,7 @@ def test_a_new_account_goes_into_the_default_file() -> None:
     assert keys(document) == [*keys(DOCUMENTS[MAIN]), "newcomer"]
 
 
-def test_an_account_is_changed_where_it_is_and_only_what_is_said() -> None:
+def test_an_account_is_changed_in_place_and_only_as_requested() -> None:
     changes = AccountConfig(access_key="elsewhere", admin=True, topic_perms=["orders=PUB"])
     path, document = put_account(DOCUMENTS, MAIN, changes)
     assert path == OTHER

@@ -37,7 +37,7 @@ def test_without_any_word_everything_is_denied() -> None:
     assert not may(nobody, "%RETRY%billing", Right.SUB)
 
 
-def test_what_is_said_about_a_topic_counts_for_more_than_the_default() -> None:
+def test_settings_of_a_topic_override_the_default() -> None:
     owner = account(topic_right=EITHER, rights={"orders": Right.SUB, "secrets": Right.DENY})
     assert may(owner, "others", Right.PUB)
     assert may(owner, "orders", Right.SUB)
@@ -111,7 +111,7 @@ def test_it_is_read_as_apache_writes_it_and_never_shown() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "broker-a", "{}", '{"accessKey":"a"}', "[1,2]"])
-def test_anything_else_is_refused_without_being_told(text: str) -> None:
+def test_anything_else_is_refused_without_an_explanation(text: str) -> None:
     with pytest.raises(ValueError, match=r"^no credentials$"):
         read_own_account(text)
 

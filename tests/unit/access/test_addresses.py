@@ -34,7 +34,7 @@ def test_an_address_is_inside_or_outside(text: str, inside: str, outside: str) -
 
 
 @pytest.mark.parametrize("text", ["", "   "])
-def test_a_blank_is_nobody(text: str) -> None:
+def test_a_blank_names_no_account(text: str) -> None:
     assert not read_addresses(text).include("127.0.0.1")
     assert read_addresses(text).patterns == ()
 

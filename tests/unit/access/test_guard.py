@@ -1,4 +1,4 @@
-"""Who is let in, in which order it is decided, and what is said to those who are not."""
+"""Which requests are allowed, in which order it is decided, and what the others get."""
 
 import logging
 from pathlib import Path
@@ -89,16 +89,16 @@ def test_a_route_that_says_nothing_is_for_administrators(gate: Gate) -> None:
         gate.ask(SUBSCRIBER, None)
 
 
-def test_nobody_is_told_whether_an_account_exists(gate: Gate) -> None:
-    said = []
+def test_errors_do_not_reveal_whether_an_account_exists(gate: Gate) -> None:
+    printed = []
     for signer in (STRANGER, LIAR):
         with pytest.raises(Denied) as caught:
             gate.ask(signer)
-        said.append((caught.value.code, caught.value.reason.replace(signer.access_key, "KEY")))
-    assert said[0] == said[1]
+        printed.append((caught.value.code, caught.value.reason.replace(signer.access_key, "KEY")))
+    assert printed[0] == printed[1]
 
 
-def test_who_signs_nothing_is_told_so(gate: Gate) -> None:
+def test_an_unsigned_request_gets_an_error(gate: Gate) -> None:
     with pytest.raises(Denied, match="No accessKey is configured"):
         gate.ask(None)
 
@@ -163,7 +163,7 @@ def test_a_replica_is_let_in_by_its_address(tmp_path: Path) -> None:
     assert let_in == [1, 3]
 
 
-def test_refusals_are_counted_and_said_once_a_minute(
+def test_refusals_are_counted_and_logged_once_a_minute(
     gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):

@@ -67,5 +67,5 @@ def test_messages_that_are_there_can_be_read_from_a_full_disk(tmp_path: Path) ->
     ("size", "text"),
     [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1.0 KB"), (16 << 20, "16.0 MB"), (GB, "1.0 GB")],
 )
-def test_sizes_are_told_in_their_unit(size: int, text: str) -> None:
+def test_sizes_are_reported_in_their_unit(size: int, text: str) -> None:
     assert size_text(size) == text

@@ -11,7 +11,7 @@ from tests.support.broker_bed import broker_bed
 from tests.support.drafts import draft
 
 
-async def test_queues_with_nearly_as_many_files_as_can_be_open_are_told_at_the_start(
+async def test_queues_with_nearly_as_many_files_as_can_be_open_are_reported_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with broker_bed(tmp_path) as bed:
@@ -24,7 +24,7 @@ async def test_queues_with_nearly_as_many_files_as_can_be_open_are_told_at_the_s
     assert "have 30 files, and 40 can be open at once: ulimit -n is 128" in caplog.text
 
 
-async def test_a_limit_of_mappings_is_told_by_its_name(
+async def test_a_limit_of_mappings_is_reported_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with broker_bed(tmp_path) as bed:

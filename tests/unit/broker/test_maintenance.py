@@ -33,7 +33,7 @@ from tests.support.stores import small_config
 from tests.support.waiting import put_delayed, put_timer
 
 
-async def test_damage_that_nobody_reads_is_found_and_told(
+async def test_damage_that_is_not_read_is_found_and_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with broker_bed(tmp_path) as bed:
@@ -156,7 +156,7 @@ def _rung_and_has(broker: Broker, file: Path, wanted: bytes) -> bool:
 
 
 @pytest.mark.slow
-async def test_keys_that_a_full_disk_has_no_room_for_are_told_of_once_and_filed_later(
+async def test_keys_that_a_full_disk_has_no_room_for_are_logged_once_and_filed_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("roquet.broker.maintenance._TICK_S", 0.001)
@@ -286,7 +286,7 @@ async def test_what_is_counted_begins_at_each_broker(place: SecretPlace) -> None
     assert two.broker.statistics.runtime_entries()["putMessageTimesTotal"] == "0"
 
 
-async def test_a_reset_moves_the_offset_and_is_not_told_again(place: SecretPlace) -> None:
+async def test_a_reset_moves_the_offset_and_is_not_reported_again(place: SecretPlace) -> None:
     one, two = await followed(place, ack_policy=AckPolicy.ASYNC)
     for number in range(5):
         one.broker.store.append(draft(b"%d" % number, topic=TOPIC))

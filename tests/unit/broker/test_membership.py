@@ -16,7 +16,9 @@ def member_ids(bed: BrokerBed) -> list[str]:
     return [] if group is None else group.client_ids
 
 
-async def test_who_sends_no_heartbeat_is_cut_off_and_the_others_take_over(tmp_path: Path) -> None:
+async def test_a_member_without_heartbeats_is_cut_off_and_the_others_take_over(
+    tmp_path: Path,
+) -> None:
     async with broker_bed(tmp_path) as bed:
         silent, producer, alive = bed.connect(), bed.connect(), bed.connect()
         await silent.beat("c1", reads=READS)

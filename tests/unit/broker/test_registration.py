@@ -81,10 +81,10 @@ async def test_topics_can_be_found_once_the_broker_has_registered(
     assert route_names(name_server, "orders") == ["broker-a"]
 
 
-async def test_a_name_server_that_is_down_is_warned_of_once_and_stops_nobody(
+async def test_a_name_server_that_is_down_is_warned_of_once_and_stops_nothing_else(
     name_server: NameServer, peers: Peers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Port 1 of loopback: nobody listens there.
+    # Port 1 of loopback: nothing listens there.
     broker = registrar(peers, Topics(), "127.0.0.1:1", address_of(name_server))
     for _ in range(3):
         assert len(await broker.register()) == 1
@@ -94,7 +94,7 @@ async def test_a_name_server_that_is_down_is_warned_of_once_and_stops_nobody(
     ]
 
 
-async def test_a_broker_that_nobody_knows_says_so_now_and_then_and_when_it_is_over(
+async def test_a_broker_that_no_name_server_knows_logs_it_now_and_then_and_when_it_is_over(
     tmp_path: Path, peers: Peers, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "roquet.broker.registration")
@@ -132,7 +132,7 @@ async def test_a_broker_without_name_servers_says_how_to_name_them(
     assert record.message.endswith("none is named in namesrvAddr")
 
 
-async def test_a_change_is_told_at_once_and_not_after_the_period(
+async def test_a_change_is_registered_at_once_and_not_after_the_period(
     name_server: NameServer, peers: Peers
 ) -> None:
     topics = Topics()
@@ -173,7 +173,7 @@ def counted_registrar(
     return broker, rounds
 
 
-async def test_those_who_wait_until_a_change_is_told_share_a_round(
+async def test_waiters_for_a_registration_share_a_round(
     name_server: NameServer, peers: Peers
 ) -> None:
     topics = Topics()
@@ -187,12 +187,12 @@ async def test_those_who_wait_until_a_change_is_told_share_a_round(
 
     found = await asyncio.gather(*(tell(f"new{number}") for number in range(20)))
     assert found == [["broker-a"]] * 20
-    # All but the first came while it was told.
+    # All but the first came during the registration.
     assert len(rounds) == 2
     assert not broker.has_news
 
 
-async def test_a_change_that_somebody_waits_for_is_told_once(
+async def test_a_change_that_is_awaited_is_registered_once(
     name_server: NameServer, peers: Peers
 ) -> None:
     topics = Topics()
@@ -251,7 +251,7 @@ async def test_a_broker_registers_at_whatever_servers_a_page_names(
             await eventually(lambda: route_names(name_server, "TBW102") == ["broker-a"])
 
 
-async def test_other_name_servers_are_told_soon_and_the_same_ones_are_no_news(
+async def test_new_name_servers_get_a_registration_soon_and_the_same_ones_do_not(
     name_server: NameServer, peers: Peers
 ) -> None:
     registering = registrar(peers, Topics())

@@ -64,7 +64,7 @@ async def test_a_slow_group_may_read_no_more_if_the_operator_wants_that(
         assert quick.code == ResponseCode.SUCCESS
 
 
-async def test_a_group_that_nobody_reads_for_hurts_nobody(tmp_path: Path) -> None:
+async def test_a_group_without_members_is_harmless(tmp_path: Path) -> None:
     async with broker_bed(tmp_path, disable_slow_groups=True, slow_group_size=1) as bed:
         bed.put(BODY)
         bed.broker.tables.groups.find_or_create("gone", may_create=True)

@@ -181,7 +181,7 @@ async def test_what_an_operator_made_of_it_survives(
     assert "an operator has made broker-a a master" in caplog.text
 
 
-async def test_without_a_secret_nobody_is_promoted(place: Place) -> None:
+async def test_without_a_secret_no_slave_is_promoted(place: Place) -> None:
     two = await place.start("two", BrokerRole.SLAVE, 2, replication_secret_file=None)
     async with AsyncAdmin(place.name_server) as admin:
         with pytest.raises(RequestRefused, match=r"replication\.secretFile"):
@@ -250,8 +250,8 @@ async def test_a_promoted_slave_promises_what_its_master_did(place: Place) -> No
     async with AsyncAdmin(place.name_server) as admin:
         promoted = await admin.promote_broker(address(two), force=True)
         assert promoted == Promotion("one", 2)
-        said = await admin.broker_runtime(address(two))
-    assert said["replicationAcknowledge"] == "one"
+        printed = await admin.broker_runtime(address(two))
+    assert printed["replicationAcknowledge"] == "one"
     assert two.broker.config.waits_for_slaves
     await place.running.aclose()
     again = await place.start("two", BrokerRole.SLAVE, 2)

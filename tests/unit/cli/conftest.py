@@ -69,6 +69,6 @@ def shop() -> Iterator[Shop]:
 
 @pytest.fixture
 def at(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Shop:
-    """The shop is where commands go that are told nothing else."""
+    """The shop is the default of commands."""
     monkeypatch.setenv("NAMESRV_ADDR", shop.name_server)
     return shop

@@ -50,7 +50,7 @@ def sign(monkeypatch: pytest.MonkeyPatch, access_key: str, secret_key: str) -> N
     monkeypatch.setenv("ROQUET_SECRET_KEY", secret_key)
 
 
-def told(*words: str | Path) -> Any:
+def answer_of(*words: str | Path) -> Any:
     finished = roquet("account", *words, "--json")
     assert finished.exit_code == 0, finished.stderr
     return json.loads(finished.stdout)
@@ -94,9 +94,12 @@ class TestWhatIsPrinted:
 def test_an_account_is_made_in_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
     path = tmp_path / "conf" / "plain_acl.yml"
     words = ("shop-front", "--topic", "orders=PUB|SUB", "--all-groups", "SUB")
-    said = told("add", *words, "--acl-file", path)
+    printed = answer_of("add", *words, "--acl-file", path)
     account = rules_of({path: read_document(path.read_bytes())}).accounts["shop-front"]
-    assert (account.access_key, account.secret_key) == (said["access_key"], said["secret_key"])
+    assert (account.access_key, account.secret_key) == (
+        printed["access_key"],
+        printed["secret_key"],
+    )
     assert len(account.secret_key) >= 32
     assert (account.rights, account.group_right) == ({"orders": EITHER}, Right.SUB)
     assert not account.is_admin
@@ -118,7 +121,7 @@ def test_only_what_is_given_is_changed_in_a_file(file: Path) -> None:
 
     before = account()
     words = ("--topic", "bills=PUB", "--forget-topic", "orders", "--addresses", "10.0.0.*")
-    told("change", "subscriber", *words, "--all-topics", "SUB", "--admin", "--acl-file", file)
+    answer_of("change", "subscriber", *words, "--all-topics", "SUB", "--admin", "--acl-file", file)
     after = account()
     assert after.secret_key == before.secret_key
     assert {name: after.rights[name] for name in after.rights if name[:1] != "%"} == {
@@ -127,11 +130,11 @@ def test_only_what_is_given_is_changed_in_a_file(file: Path) -> None:
     assert after.rights["%RETRY%billing"] == Right.SUB
     assert after.trusted_addresses.include("10.0.0.7")
     assert (after.is_admin, after.topic_right) == (True, Right.SUB)
-    said = told("change", "subscriber", "--new-secret", "--yes", "--acl-file", file)
-    assert account().secret_key == said["secret_key"] != before.secret_key
+    printed = answer_of("change", "subscriber", "--new-secret", "--yes", "--acl-file", file)
+    assert account().secret_key == printed["secret_key"] != before.secret_key
 
 
-def test_an_account_of_a_file_is_removed_when_somebody_says_yes(file: Path) -> None:
+def test_an_account_of_a_file_is_removed_after_a_confirmation(file: Path) -> None:
     assert roquet("account", "remove", "subscriber", "--acl-file", file).exit_code == 1
     assert b"subscriber" in file.read_bytes()
     assert roquet("account", "remove", "subscriber", "--yes", "--acl-file", file).exit_code == 0
@@ -144,13 +147,13 @@ def test_an_account_lives_and_ends_at_all_brokers(at_brokers: BlockingCluster) -
     def who_lets_in(credentials: Credentials) -> list[bool]:
         return [is_let_in(at_brokers.name_server, each, credentials) for each in addresses]
 
-    said = told("add", NEWCOMER, "--admin", "--addresses", "192.0.2.1")
-    first = Credentials(said["access_key"], said["secret_key"])
+    printed = answer_of("add", NEWCOMER, "--admin", "--addresses", "192.0.2.1")
+    first = Credentials(printed["access_key"], printed["secret_key"])
     assert who_lets_in(first) == [True, True]
-    said = told("change", NEWCOMER, "--new-secret", "--yes")
-    second = Credentials(NEWCOMER, said["secret_key"])
+    printed = answer_of("change", NEWCOMER, "--new-secret", "--yes")
+    second = Credentials(NEWCOMER, printed["secret_key"])
     assert (who_lets_in(first), who_lets_in(second)) == ([False, False], [True, True])
-    told("change", NEWCOMER, "--no-admin", "--all-topics", "SUB")
+    answer_of("change", NEWCOMER, "--no-admin", "--all-topics", "SUB")
     assert who_lets_in(second) == [False, False]
     with Admin(at_brokers.name_server, credentials=Credentials(*ADMIN)) as admin:
         for address in addresses:
@@ -175,7 +178,7 @@ def test_brokers_refuse_what_makes_no_sense(at_brokers: BlockingCluster) -> None
 
 
 def test_a_single_broker_is_named(at_brokers: BlockingCluster) -> None:
-    (settings,) = told("show", KNOWN.access_key, "--broker", "broker-b")["settings"]
+    (settings,) = answer_of("show", KNOWN.access_key, "--broker", "broker-b")["settings"]
     assert settings["at"] == "broker-b"
 
 
@@ -183,15 +186,15 @@ def test_no_secret_is_ever_listed(at_brokers: BlockingCluster, file: Path) -> No
     for place in ((), ("--acl-file", str(file))):
         for words in (("list",), ("show", KNOWN.access_key)):
             for form in ((), ("--json",)):
-                said = roquet("account", *words, *place, *form).stdout
-                assert KNOWN.access_key in said
-                assert KNOWN.secret_key not in said
+                printed = roquet("account", *words, *place, *form).stdout
+                assert KNOWN.access_key in printed
+                assert KNOWN.secret_key not in printed
 
 
 def test_mqadmins_names_are_a_second_way_in(at_brokers: BlockingCluster) -> None:
-    said = roquet("mqadmin", "getAclConfig", "-c", "DefaultCluster", "--json").stdout
-    assert said == roquet("account", "list", "--json").stdout
-    told("add", NEWCOMER)
+    printed = roquet("mqadmin", "getAclConfig", "-c", "DefaultCluster", "--json").stdout
+    assert printed == roquet("account", "list", "--json").stdout
+    answer_of("add", NEWCOMER)
     words = ("-b", at_brokers.broker_address(), "-a", NEWCOMER)
     assert roquet("mqadmin", "deleteAclConfig", *words).exit_code == 0
     assert roquet("account", "show", NEWCOMER, "--broker", "broker-a").exit_code == 4

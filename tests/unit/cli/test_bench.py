@@ -52,7 +52,7 @@ def complete(*words: str) -> dict[str, float]:
     return values
 
 
-def test_a_producer_sends_as_many_as_it_is_told(roquet_cluster: BlockingCluster) -> None:
+def test_a_producer_sends_as_many_as_configured(roquet_cluster: BlockingCluster) -> None:
     flags = ("-q", "50", "-w", "4", "-s", "10", "-k", "true", "-l", "2", "-p", "20", "-m", "false")
     found = complete("producer", "-t", "load", *flags)
     assert (found["Send Total"], found["Send Failed"], found["Response Failed"]) == (50, 0, 0)
@@ -93,7 +93,7 @@ def test_transactions_end_as_they_should(roquet_cluster: BlockingCluster) -> Non
         (("consumer", "-f", "TAG", "-e", "absent"), "absent: No such file or directory"),
     ],
 )
-def test_mistakes_are_told(words: tuple[str, ...], complaint: str) -> None:
+def test_mistakes_are_reported(words: tuple[str, ...], complaint: str) -> None:
     finished = roquet("bench", *words)
     assert finished.exit_code == 2
     assert complaint in finished.stderr

@@ -58,9 +58,9 @@ def test_an_advertised_host_is_not_listened_on(tmp_path: Path) -> None:
     with OurBroker(tmp_path, configuration={"brokerIP1": "198.51.100.7"}) as broker:
         port = broker.address.rpartition(":")[2]
         assert settings_of(broker)["brokerIP1"] == "198.51.100.7"
-    said = broker.log_tail()
-    assert f"serves at 127.0.0.1:{port}, advertised as 198.51.100.7:{port}\n" in said
-    assert "listening on loopback only, but 198.51.100.7" in said
+    printed = broker.log_tail()
+    assert f"serves at 127.0.0.1:{port}, advertised as 198.51.100.7:{port}\n" in printed
+    assert "listening on loopback only, but 198.51.100.7" in printed
 
 
 def settings_of(broker: OurBroker) -> dict[str, str]:
@@ -93,12 +93,14 @@ def test_what_is_not_obeyed_is_named_once(tmp_path: Path) -> None:
     configuration = {"sendMessageThreadPoolNums": "4", "noSuchThing": "1", "traceOn": "yes"}
     with OurBroker(tmp_path, configuration=configuration) as broker:
         pass
-    said = broker.log_tail()
-    assert "without effect: sendMessageThreadPoolNums; unknown, possibly misspelled: noSuc" in said
-    assert "read as false, as Java does: traceOn" in said
-    assert "none is named in namesrvAddr" in said
+    printed = broker.log_tail()
+    assert (
+        "without effect: sendMessageThreadPoolNums; unknown, possibly misspelled: noSuc" in printed
+    )
+    assert "read as false, as Java does: traceOn" in printed
+    assert "none is named in namesrvAddr" in printed
     # How full the disk of this machine is does not matter here.
-    warnings = [line for line in said.splitlines() if "WARNING" in line]
+    warnings = [line for line in printed.splitlines() if "WARNING" in line]
     assert len([line for line in warnings if "of the disk" not in line]) == 3
 
 
@@ -113,7 +115,7 @@ def test_a_new_store_that_does_not_fit_its_disk_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_what_the_files_will_take_is_said_at_the_start(tmp_path: Path) -> None:
+def test_what_the_files_will_take_is_reported_at_the_start(tmp_path: Path) -> None:
     with OurBroker(tmp_path) as broker:
         assert "the log grows by files of 8.0 MB, " in broker.log_tail()
         assert "the first one takes 8.0 MB now." in broker.log_tail()

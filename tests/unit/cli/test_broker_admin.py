@@ -29,13 +29,13 @@ def test_what_is_printed(
 
 def test_a_broker_tells_its_status(at: Shop) -> None:
     finished = roquet("broker", "status", "broker-b", "--json")
-    said = json.loads(finished.stdout)
-    assert said["broker"] == "broker-b"
-    values = {each["name"]: each["value"] for each in said["status"]}
+    printed = json.loads(finished.stdout)
+    assert printed["broker"] == "broker-b"
+    values = {each["name"]: each["value"] for each in printed["status"]}
     assert int(values["putMessageTimesTotal"]) >= 2
 
 
-def test_a_setting_is_changed_and_the_old_value_told(at: Shop) -> None:
+def test_a_setting_is_changed_and_the_old_value_shown(at: Shop) -> None:
     finished = roquet("broker", "config", "set", "broker-a", "fileReservedTime=48", "--json")
     (row,) = json.loads(finished.stdout)["settings"]
     assert (row["before"], row["after"]) == ("72", "48")

@@ -85,7 +85,7 @@ def test_some_are_sent_again_once(dead: Shop) -> None:
     assert finished.stderr == "roquet dlq resend: resent 1 messages\n"
     assert order_count(dead) == before + 1
     assert len(dead.admin.messages_by_key("orders", "key2")) == 2
-    # A second time it has to be said.
+    # A second time it has to be stated.
     finished = roquet(*words)
     assert (finished.exit_code, finished.stdout) == (1, "")
     assert "all 1 matching dead letters of group 'morgue' were resent before" in finished.stderr

@@ -37,12 +37,12 @@ def test_a_cluster_that_is_well(roquet_cluster: BlockingCluster) -> None:
     assert findings(*words, exit_code=0) == []
 
 
-def test_nobody_at_the_name_server() -> None:
+def test_no_name_server_listens() -> None:
     (found,) = findings("-n", f"127.0.0.1:{free_port()}", "--timeout", "2")
     assert found.startswith("problem: name server 127.0.0.1:")
 
 
-def test_a_broker_that_nobody_can_reach(roquet_cluster: BlockingCluster) -> None:
+def test_a_broker_that_is_unreachable(roquet_cluster: BlockingCluster) -> None:
     with dead_broker(roquet_cluster.name_server, "broker-z"):
         found, about_its_topics = findings("-n", roquet_cluster.name_server, "--timeout", "2")
     assert about_its_topics.startswith("problem: 2 topics more write than read queues at broker-z")
@@ -63,7 +63,7 @@ def test_a_topic_that_is_not_there_yet(at: Shop) -> None:
     assert any("does not exist yet; the first message creates it" in each for each in found)
 
 
-def test_a_group_that_nobody_knows(at: Shop) -> None:
+def test_a_group_that_is_unknown(at: Shop) -> None:
     (found,) = findings("--group", "absent")
     assert found.startswith("problem: group absent no broker knows a group 'absent'")
 
@@ -90,10 +90,10 @@ def test_many_topics_of_one_cause_are_one_line(at: Shop) -> None:
         assert roquet("broker", "writes", "allow", "broker-a").exit_code == 0
         for index in range(5):
             assert roquet("topic", "delete", f"many{index}", "--yes").exit_code == 0
-    said = " ".join(finished.stdout.split())
-    assert "no broker accepts messages for it: many0, many1, many2 and 2 more" in said
-    assert "roquet broker writes allow broker-a" in said
-    assert "reachable" not in said
+    printed = " ".join(finished.stdout.split())
+    assert "no broker accepts messages for it: many0, many1, many2 and 2 more" in printed
+    assert "roquet broker writes allow broker-a" in printed
+    assert "reachable" not in printed
     assert finished.stdout.splitlines()[-1].startswith("2 problems, ")
 
 

@@ -109,7 +109,7 @@ def test_a_response_is_read_by_the_request_code_of_its_line(file: Path) -> None:
     }
 
 
-def test_a_response_to_nobody_shows_its_fields_and_body_as_they_are(file: Path) -> None:
+def test_a_response_without_a_request_shows_its_fields_and_body_as_they_are(file: Path) -> None:
     reply = Command(0, 9, CommandFlag.RESPONSE, fields=fields_text({"a": "1"}), body=b"{0:1}")
     (response,) = objects(decode(file, encode_command(reply)))
     assert "request_code" not in response

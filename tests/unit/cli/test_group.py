@@ -42,10 +42,10 @@ def test_members_are_shown(at: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
         wait_until(lambda: bool(at.admin.members("packing").connections))
         check_snapshot(monkeypatch, "group_members", "group", "members", "packing")
         (member,) = at.admin.members("packing").client_ids
-        said = json.loads(
+        printed = json.loads(
             roquet("group", "members", "packing", "--member", member, "--json").stdout
         )
-    assert {"topic": "orders", "wants": "new || old"} in said["subscriptions"]
+    assert {"topic": "orders", "wants": "new || old"} in printed["subscriptions"]
     at.admin.delete_group("packing")
 
 
@@ -91,9 +91,11 @@ def test_the_stack_of_a_member_is_printed_when_it_is_asked_for(at: Shop, stuck: 
     assert finished.exit_code == 0, finished.stderr
     assert f"\n{stuck}\n" in finished.stdout
     assert "in stuck_listener" in finished.stdout
-    (told,) = json.loads(roquet("group", "show", "packing", "--stack", "--json").stdout)["stacks"]
-    assert told["client"] == stuck
-    assert "in stuck_listener" in told["stack"]
+    (reported,) = json.loads(roquet("group", "show", "packing", "--stack", "--json").stdout)[
+        "stacks"
+    ]
+    assert reported["client"] == stuck
+    assert "in stuck_listener" in reported["stack"]
     assert "in stuck_listener" not in roquet("group", "show", "packing").stdout
 
 

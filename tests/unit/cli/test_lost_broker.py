@@ -70,7 +70,7 @@ def test_a_killed_broker_is_shown_as_lost_until_it_is_back(pair: Pair) -> None:
     shown(pair.names, exit_code=0)
 
 
-def test_a_restarted_name_server_still_knows_who_is_lost(pair: Pair) -> None:
+def test_a_restarted_name_server_still_knows_lost_brokers(pair: Pair) -> None:
     before = shown(pair.names)["lost"]
     path = pair.names.directory / "namesrv" / "lostBrokers.json"
     wait_until(path.exists)

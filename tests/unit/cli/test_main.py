@@ -45,7 +45,7 @@ def test_a_command_is_found_by_its_former_name() -> None:
     assert roquet("wire", "decode", "--help").stdout == roquet("frames", "decode", "--help").stdout
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_reported() -> None:
     assert roquet("--version").stdout.startswith(f"roquet {__version__} (commit ")
 
 
@@ -66,7 +66,7 @@ def test_the_version_is_told() -> None:
         (("broker", "--conf", "file"), "unrecognized arguments: --conf"),
     ],
 )
-def test_a_mistake_in_the_arguments_is_told(arguments: tuple[str, ...], complaint: str) -> None:
+def test_a_mistake_in_the_arguments_is_reported(arguments: tuple[str, ...], complaint: str) -> None:
     finished = roquet(*arguments)
     assert (finished.exit_code, finished.stdout) == (2, "")
     assert complaint in finished.stderr

@@ -122,7 +122,7 @@ def sent(finished_stdout: str) -> list[str]:
     return [each["message_id"] for each in json.loads(finished_stdout)["sent"]]
 
 
-def test_a_message_is_sent_with_all_that_was_said(at: Shop) -> None:
+def test_a_message_is_sent_with_all_options(at: Shop) -> None:
     at.admin.create_topic("post")
     finished = roquet(
         *("message", "send", "post", "hello", "--tags", "new", "--key", "k1", "--key", "k2"),
@@ -221,7 +221,7 @@ def following(roquet_cluster: BlockingCluster) -> Iterator[subprocess.Popen[str]
 
 
 @pytest.mark.slow
-def test_who_follows_sees_what_comes_and_is_done_when_told_to_stop(
+def test_a_follower_of_a_topic_sees_new_messages_until_it_is_stopped(
     roquet_cluster: BlockingCluster, following: subprocess.Popen[str]
 ) -> None:
     assert following.stdout is not None

@@ -198,9 +198,9 @@ def test_the_doctor_examines_what_the_others_have(place: Place) -> None:
 
 
 def test_the_doctor_calls_nothing_absent_that_the_hung_broker_may_have(place: Place) -> None:
-    said = asked(place, "doctor", "--topic", "absent", "--group", "absent").stdout
-    assert said.count("not found at the brokers that answered; broker-b may have it") == 2
-    assert "does not exist" not in said
+    printed = asked(place, "doctor", "--topic", "absent", "--group", "absent").stdout
+    assert printed.count("not found at the brokers that answered; broker-b may have it") == 2
+    assert "does not exist" not in printed
 
 
 def test_nothing_is_changed_by_what_is_known_in_part(place: Place) -> None:

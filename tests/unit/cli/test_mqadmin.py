@@ -74,8 +74,8 @@ def test_groups_are_made_and_moved_and_deleted(at: Shop) -> None:
 def test_brokers_are_named_by_address(at: Shop) -> None:
     address = next(each.address for each in at.admin.brokers() if each.broker_name == "broker-b")
     mqadmin("updateBrokerConfig", "-b", address, "-k", "fileReservedTime", "-v", "50")
-    said = json.loads(mqadmin("getBrokerConfig", "-b", address, "--json"))["settings"]
-    assert {"key": "fileReservedTime", "value": "50"} in said
+    printed = json.loads(mqadmin("getBrokerConfig", "-b", address, "--json"))["settings"]
+    assert {"key": "fileReservedTime", "value": "50"} in printed
     assert "broker-b" in mqadmin("brokerStatus", "-b", address)
     assert mqadmin("wipeWritePerm", "-b", "broker-b")
     assert mqadmin("addWritePerm", "-b", "broker-b")
@@ -83,10 +83,10 @@ def test_brokers_are_named_by_address(at: Shop) -> None:
 
 def test_a_message_is_sent_and_found(at: Shop) -> None:
     at.admin.create_topic("letters")
-    said = mqadmin(
+    printed = mqadmin(
         "sendMessage", "-t", "letters", "-p", "hello", "-k", "a b", "-c", "new", "--json"
     )
-    (message_id,) = [each["message_id"] for each in json.loads(said)["sent"]]
+    (message_id,) = [each["message_id"] for each in json.loads(printed)["sent"]]
     for name in ("queryMsgById", "queryMsgByUniqueKey"):
         found = json.loads(mqadmin(name, "-t", "letters", "-i", message_id, "--json"))
         assert (found["body"], found["keys"], found["tags"]) == ("hello", "a b", "new")

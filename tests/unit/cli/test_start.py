@@ -1,7 +1,7 @@
 """What commands load before they do anything: servers start in a blink and need little memory.
 
 Time and memory are measured in `bench/`; here it is only asked which modules are there. One that
-comes back costs megabytes in every process, and nobody would notice.
+comes back costs megabytes in every process, and none would notice.
 """
 
 import os
@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 
-# What a server does not need unless somebody asks for it, and what it never needs.
+# What a server does not need unless it is configured, and what it never needs.
 HEAVY = (
     "cryptography",
     "dataclasses",
@@ -92,7 +92,7 @@ def loaded_by(program: str) -> set[str]:
 
 
 def loaded_by_serving(arguments: list[str], sign: str) -> set[str]:
-    """What a process has loaded from its first moment to its end, once it has said `sign`."""
+    """What a process has loaded from its first moment to its end, once it has printed `sign`."""
     process = subprocess.Popen(
         [sys.executable, "-c", "from roquet.cli.main import main; main()", *arguments],
         env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"},

@@ -420,7 +420,7 @@ def read_screen(terminal: int) -> bytes:
     try:
         return os.read(terminal, 4096)
     except OSError:
-        # What Linux says when nobody writes to it any more.
+        # What Linux reports when there is no writer any more.
         return b""
 
 
@@ -464,7 +464,7 @@ def one_line(result: Finished) -> str:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_directory_that_is_not_there_is_told(command: str, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_there_is_reported(command: str, tmp_path: Path) -> None:
     result = run(command, tmp_path / "nowhere")
     assert result.exit_code == 1
     assert one_line(result) == (
@@ -519,7 +519,7 @@ def test_the_directory_of_a_whole_cluster_means_all_its_brokers(two_brokers: Pat
     )
 
 
-def test_the_fault_of_one_broker_is_told_with_its_name(two_brokers: Path) -> None:
+def test_the_fault_of_one_broker_is_reported_with_its_name(two_brokers: Path) -> None:
     flip(next((two_brokers / "broker-a" / "consumequeue" / "TopicA" / "0").iterdir()), 7)
     result = run("verify", two_brokers)
     assert result.exit_code == 1
@@ -535,7 +535,7 @@ def test_a_directory_without_a_log_is_no_store(command: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_log_that_is_none_is_told(command: str, root: Path) -> None:
+def test_a_log_that_is_none_is_reported(command: str, root: Path) -> None:
     (root / "commitlog" / "notes.txt").write_bytes(bytes(4096))
     result = run(command, root)
     assert result.exit_code == 1
@@ -543,7 +543,7 @@ def test_a_log_that_is_none_is_told(command: str, root: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_log_that_cannot_be_read_is_told(command: str, root: Path) -> None:
+def test_a_log_that_cannot_be_read_is_reported(command: str, root: Path) -> None:
     shutil.rmtree(root / "commitlog")
     (root / "commitlog").touch()
     result = run(command, root)
@@ -553,7 +553,7 @@ def test_a_log_that_cannot_be_read_is_told(command: str, root: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_forbidden_directory_is_told(command: str, root: Path) -> None:
+def test_a_forbidden_directory_is_reported(command: str, root: Path) -> None:
     (root / "commitlog").chmod(0)
     result = run(command, root)
     (root / "commitlog").chmod(0o700)
@@ -591,7 +591,7 @@ def test_numbers_are_not_negative(root: Path, option: str) -> None:
 
 @pytest.mark.parametrize("words", [("dump",), ("verify",), ("dump", "--help")])
 @pytest.mark.slow
-def test_output_that_cannot_be_written_is_told(root: Path, words: tuple[str, ...]) -> None:
+def test_output_that_cannot_be_written_is_reported(root: Path, words: tuple[str, ...]) -> None:
     with Path("/dev/full").open("wb") as full:
         exit_code, complaints = run_process(full, *words, root)
     assert exit_code == 1

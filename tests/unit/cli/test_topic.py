@@ -28,7 +28,7 @@ def test_what_is_printed(
     check_snapshot(monkeypatch, name, *words)
 
 
-def test_internal_topics_are_listed_for_who_asks(at: Shop) -> None:
+def test_internal_topics_are_listed_on_request(at: Shop) -> None:
     few, all_ = (
         {each["topic"] for each in json.loads(roquet("topic", "list", *words).stdout)["topics"]}
         for words in (("--json",), ("--json", "--all"))

@@ -38,7 +38,7 @@ def test_a_wildcard_is_never_registered_but_a_guess(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_advertised_host_is_what_clients_are_told(tmp_path: Path) -> None:
+def test_an_advertised_host_is_what_clients_get(tmp_path: Path) -> None:
     arguments = ("--host", EVERYWHERE, "--advertise", "localhost")
     with OurCluster(tmp_path, *arguments) as cluster:
         assert cluster.broker.startswith("localhost:")
@@ -54,7 +54,7 @@ def test_a_host_may_be_a_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["up", "broker", "namesrv"])
-def test_a_host_that_nobody_knows_is_named(tmp_path: Path, command: str) -> None:
+def test_a_host_that_is_unknown_is_named(tmp_path: Path, command: str) -> None:
     directory = () if command == "namesrv" else ("--dir", tmp_path)
     finished = roquet(command, "--host", "nowhere.invalid", *directory)
     complaint = f"roquet {command}: cannot resolve host 'nowhere.invalid'\n"
@@ -83,7 +83,7 @@ def test_a_cluster_takes_little_space_and_what_a_killed_one_left_goes_with_the_n
 @pytest.mark.slow
 def test_a_directory_with_large_files_is_gone_on_with(tmp_path: Path) -> None:
     store = tmp_path / "kept" / "broker-a"
-    # As somebody's broker has made it before.
+    # As an earlier broker has made it.
     with opened(store, commit_log_file_size=32 << 20, queue_file_size=20_000) as made:
         made.append(draft(b"old"))
     with OurCluster(tmp_path, "--dir", str(tmp_path / "kept")):

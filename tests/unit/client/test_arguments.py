@@ -1,4 +1,4 @@
-"""Everything a program can get wrong is said at the call, by name, with what is expected."""
+"""Everything a program can get wrong is reported at the call, by name, with what is expected."""
 
 import asyncio
 import re
@@ -69,15 +69,15 @@ MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "said"), MESSAGES, ids=str)
+@pytest.mark.parametrize(("wrong", "printed"), MESSAGES, ids=str)
 async def test_a_message_is_looked_at_before_it_is_sent(
-    producer: AsyncProducer, scripted: ScriptedCluster, wrong: Any, said: str
+    producer: AsyncProducer, scripted: ScriptedCluster, wrong: Any, printed: str
 ) -> None:
-    with says(said):
+    with says(printed):
         await producer.send(wrong)
-    with says(said):
+    with says(printed):
         await producer.send_batch([wrong])
-    with says(said):
+    with says(printed):
         await producer.send_oneway(wrong)
     assert not any(broker.sends for broker in scripted.brokers)
 
@@ -99,17 +99,17 @@ CALLS: list[tuple[Callable[[Any], Any], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("call", "said"), CALLS, ids=lambda each: each if type(each) is str else ""
+    ("call", "printed"), CALLS, ids=lambda each: each if type(each) is str else ""
 )
-async def test_a_producer_is_told_what_an_argument_has_to_be(
-    producer: AsyncProducer, call: Callable[[Any], Any], said: str
+async def test_an_error_names_what_an_argument_has_to_be(
+    producer: AsyncProducer, call: Callable[[Any], Any], printed: str
 ) -> None:
-    with says(said):
+    with says(printed):
         await call(producer)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "printed"),
     [
         ({"retry_count": "2"}, "`retry_count` has to be a whole number, 0 or more, not '2'"),
         ({"linger_ms": 0}, "`linger_ms` has to be a number of milliseconds, more than 0"),
@@ -122,13 +122,15 @@ async def test_a_producer_is_told_what_an_argument_has_to_be(
     ],
     ids=str,
 )
-def test_a_producer_is_set_up_with_what_it_understands(options: dict[str, Any], said: str) -> None:
-    with says(said):
+def test_a_producer_is_set_up_with_what_it_understands(
+    options: dict[str, Any], printed: str
+) -> None:
+    with says(printed):
         AsyncProducer(**({"name_server": NOWHERE, "group": "g"} | options))
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "printed"),
     [
         ({"listener": "print"}, "`listener` has to be a function or a coroutine function"),
         ({"start_from": "first"}, "`start_from` has to be a StartFrom or a datetime, not 'first'"),
@@ -139,13 +141,15 @@ def test_a_producer_is_set_up_with_what_it_understands(options: dict[str, Any], 
     ],
     ids=str,
 )
-def test_a_consumer_is_set_up_with_what_it_understands(options: dict[str, Any], said: str) -> None:
-    with says(said):
+def test_a_consumer_is_set_up_with_what_it_understands(
+    options: dict[str, Any], printed: str
+) -> None:
+    with says(printed):
         AsyncPushConsumer(NOWHERE, "g", **options)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("wanted", "printed"),
     [
         ({"topic": "t", "tags": ["a", 7]}, '`tags` has to be a text such as "a || b", not'),
         ({"topic": "t", "sql": 3}, "`sql` has to be a text such as"),
@@ -154,9 +158,9 @@ def test_a_consumer_is_set_up_with_what_it_understands(options: dict[str, Any], 
     ],
     ids=str,
 )
-def test_a_subscription_is_a_topic_and_a_text(wanted: dict[str, Any], said: str) -> None:
+def test_a_subscription_is_a_topic_and_a_text(wanted: dict[str, Any], printed: str) -> None:
     for consumer in (AsyncPushConsumer(NOWHERE, "g"), AsyncPullConsumer(NOWHERE, "g")):
-        with says(said):
+        with says(printed):
             consumer.subscribe(**wanted)
 
 

@@ -58,10 +58,10 @@ async def test_a_failure_is_logged_and_means_what_the_caller_says(
     assert "a mistake of the program" in caplog.text
 
 
-def test_all_are_told_even_if_one_fails(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[str] = []
-    call_all([told.append, fail, told.append], "news")
-    assert told == ["news", "news"]
+def test_all_are_notified_even_if_one_fails(caplog: pytest.LogCaptureFixture) -> None:
+    reported: list[str] = []
+    call_all([reported.append, fail, reported.append], "news")
+    assert reported == ["news", "news"]
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
@@ -73,7 +73,7 @@ def test_only_what_forbids_a_send_passes() -> None:
         call_all([forbid], "news")
 
 
-def test_what_all_say_is_gathered_whoever_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_all_answers_are_gathered_whichever_fails(caplog: pytest.LogCaptureFixture) -> None:
     def fail(_subject: str) -> dict[str, int]:
         raise ValueError("broken")
 

@@ -48,7 +48,7 @@ async def test_a_server_that_the_system_does_not_trust_is_not_talked_to(
             await producer.send(Message("orders", b"x"))
 
 
-async def test_a_server_has_to_be_who_it_was_called_for(name_server: str) -> None:
+async def test_the_certificate_of_a_server_has_to_name_the_host(name_server: str) -> None:
     elsewhere = name_server.replace("127.0.0.1", "localhost")
     async with AsyncProducer(elsewhere, "shop", tls=TRUSTING) as producer:
         with pytest.raises(SendFailed, match="not valid for 'localhost'"):
@@ -84,7 +84,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         assert "secret" not in str(failure.value)
 
 
-def test_what_nobody_asked_for_is_not_encrypted() -> None:
+def test_an_unrequested_connection_is_not_encrypted() -> None:
     assert tls_context(False) is None
     context = tls_context(True)
     assert context is not None

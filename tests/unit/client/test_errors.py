@@ -131,7 +131,7 @@ def test_failed_and_unknown_are_never_the_same() -> None:
     ],
     ids=str,
 )
-def test_nobody_is_told_to_send_again_what_would_be_refused_again(error: SendFailed) -> None:
+def test_no_sender_is_asked_to_retry_what_would_be_refused_again(error: SendFailed) -> None:
     assert not error.may_pass
     assert "may be sent again" not in str(error)
     assert "sending again is no use" in str(error)

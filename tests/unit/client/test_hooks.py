@@ -83,7 +83,7 @@ async def test_a_hook_sees_every_attempt_before_and_after(scripted: ScriptedClus
     async with AsyncProducer(
         scripted.name_server, "shop", hooks=[watcher], namespace="eu"
     ) as producer:
-        # Once around all queues, wherever it begins.
+        # Once around all queues, wherever it starts.
         for _ in range(4):
             await producer.send(Message(TOPIC, b"x"))
     addresses = {broker.name: broker.address for broker in scripted.brokers}
@@ -101,7 +101,7 @@ async def test_a_hook_sees_every_attempt_before_and_after(scripted: ScriptedClus
     assert (first.number, second.number) == (1, 2)
 
 
-async def test_a_hook_sees_an_attempt_that_nobody_answers(scripted: ScriptedCluster) -> None:
+async def test_a_hook_sees_an_attempt_without_an_answer(scripted: ScriptedCluster) -> None:
     watcher = AttemptWatcher()
     async with AsyncProducer(scripted.name_server, "shop", hooks=[watcher]) as producer:
         await producer.send_oneway(Message(TOPIC, b"x"))

@@ -26,7 +26,7 @@ class _Instance:
 
 
 class _Session:
-    """One whose `open` fails as often as it is told to."""
+    """One whose `open` fails as often as configured."""
 
     def __init__(self, failures: list[Exception]) -> None:
         self.instance = _Instance()

@@ -106,7 +106,7 @@ def test_a_store_in_memory_is_bounded() -> None:
     assert seen == [False, False, True]
 
 
-def test_threads_agree_on_who_is_the_first() -> None:
+def test_threads_agree_on_which_is_the_first() -> None:
     store = MemoryStore()
     firsts: list[bool] = []
 

@@ -44,7 +44,7 @@ async def test_pages_are_found_over_http() -> None:
         assert (await page(port, "/")).status is HTTPStatus.NOT_FOUND
 
 
-async def test_what_is_in_the_way_of_any_server_is_said() -> None:
+async def test_what_is_in_the_way_of_any_server_is_reported() -> None:
     things = [Thing("a"), Thing("b", "the disk is full"), Thing("c", "nobody knows it")]
     found = await ServerPages(things, FakeClock()).find("/ready")
     assert found is not None

@@ -85,7 +85,7 @@ async def test_a_change_is_on_disk_when_it_is_answered_and_survives_a_restart(
             assert restarted.config.routes_show_order is routes_show_order
 
 
-async def test_a_change_that_cannot_be_saved_is_said_to_be_so(tmp_path: Path) -> None:
+async def test_a_change_that_cannot_be_saved_is_reported(tmp_path: Path) -> None:
     disk = FaultyDisk(tmp_path)
     config = NameServerConfig(port=0, kv_config_path=tmp_path / "kvConfig.json")
     async with (

@@ -176,7 +176,7 @@ async def test_a_refused_registration_tells_why(peer: RawPeer) -> None:
     assert reply.remark == "a first registration must carry all topics"
 
 
-async def test_a_slave_is_told_its_master(names: Names, peer: RawPeer) -> None:
+async def test_a_slave_learns_its_master(names: Names, peer: RawPeer) -> None:
     await peer.ask(registration())
     async with await names.connect() as slave:
         reply = await slave.ask(registration(SLAVE))

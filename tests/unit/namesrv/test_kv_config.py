@@ -66,7 +66,9 @@ async def test_a_missing_setting_is_not_found(peer: RawPeer) -> None:
     assert field_texts((await peer.ask(get("k"))).fields) == {"value": "v"}
 
 
-async def test_who_leaves_before_the_save_is_not_missed(names: Names, peer: RawPeer) -> None:
+async def test_a_client_that_leaves_before_the_save_is_not_missed(
+    names: Names, peer: RawPeer
+) -> None:
     async with await names.connect() as impatient:
         impatient.send(put("k", "v"))
         await eventually(lambda: names.server.kv_config.get("n", "k"))

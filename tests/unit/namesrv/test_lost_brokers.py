@@ -44,7 +44,7 @@ def test_a_lost_broker_is_lost_since_its_last_sign_of_life(
     )
 
 
-def test_the_one_lost_first_comes_first_and_a_second_loss_counts_anew(lost: LostBrokers) -> None:
+def test_the_one_lost_first_comes_first_and_a_second_loss_counts_again(lost: LostBrokers) -> None:
     for identity in (MASTER, OTHER, MASTER):
         lost.note(identity, "closed")
     assert names(lost) == [OTHER.address, MASTER.address]
@@ -98,7 +98,7 @@ def test_the_longest_lost_makes_room(lost: LostBrokers, monkeypatch: pytest.Monk
     assert names(lost) == [SLAVE.address, OTHER.address]
 
 
-def test_a_server_that_stops_loses_nobody(lost: LostBrokers) -> None:
+def test_a_server_that_stops_loses_no_broker(lost: LostBrokers) -> None:
     lost.close()
     lost.note(MASTER, "closed")
     assert names(lost) == []

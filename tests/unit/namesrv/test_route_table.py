@@ -215,7 +215,7 @@ def test_a_master_that_is_lost_keeps_those_away_that_it_succeeded(table: Table) 
     table.register(old, of_epoch(5))
 
 
-def test_a_master_that_has_left_in_order_keeps_nobody_away(table: Table) -> None:
+def test_a_master_that_has_left_in_order_does_not_block_a_promotion(table: Table) -> None:
     table.register(MASTER, of_epoch(6))
     table.routes.unregister(MASTER)
     table.register(SLAVE._replace(broker_id=0), of_epoch(1))
@@ -320,7 +320,7 @@ def test_the_last_address_takes_name_and_topics_along(table: Table) -> None:
     assert table.routes.cluster_info().cluster_addr_table == {"d": ["b"]}
 
 
-def test_the_late_farewell_of_a_former_address_harms_nobody(table: Table) -> None:
+def test_the_late_farewell_of_a_former_address_is_harmless(table: Table) -> None:
     table.register(MASTER, topics_of("t", "u"))
     moved = MASTER._replace(address="10.0.0.9:10911")
     table.register(moved, topics_of("t", "u"))

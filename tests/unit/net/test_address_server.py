@@ -1,4 +1,4 @@
-"""Where name servers are: named, or told by a page."""
+"""Where name servers are: named, or listed by a page."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ PAGE = "http://addresses:8080/rocketmq/nsaddr"
         ("", NameServerSource()),
     ],
 )
-def test_addresses_and_pages_are_told_apart(text: str, source: NameServerSource) -> None:
+def test_addresses_and_pages_are_distinguished(text: str, source: NameServerSource) -> None:
     assert read_source(text) == source
 
 
@@ -78,7 +78,7 @@ async def test_the_first_line_of_the_page_names_the_servers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "status", "said"),
+    ("text", "status", "expected"),
     [
         ("", "200 OK", "empty"),
         ("a:1", "404 Not Found", "404"),
@@ -87,7 +87,7 @@ async def test_the_first_line_of_the_page_names_the_servers() -> None:
     ],
 )
 async def test_a_page_that_names_none_changes_nothing(
-    text: str, status: str, said: str, caplog: pytest.LogCaptureFixture
+    text: str, status: str, expected: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     used: list[tuple[str, ...]] = []
     async with page() as served:
@@ -98,7 +98,7 @@ async def test_a_page_that_names_none_changes_nothing(
             await server.ask()
     assert not used
     (record,) = caplog.records
-    assert said in record.message
+    assert expected in record.message
 
 
 async def test_a_server_that_is_not_there_changes_nothing(

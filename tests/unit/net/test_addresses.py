@@ -1,4 +1,4 @@
-"""What others are told about where a server is."""
+"""The address of a server as others get it."""
 
 import socket
 from ipaddress import ip_address
@@ -18,7 +18,7 @@ WILDCARDS = ["0.0.0.0", "::", "0:0:0:0:0:0:0:0", ""]  # noqa: S104
 
 
 @pytest.mark.parametrize("host", WILDCARDS)
-def test_nobody_is_sent_to_all_addresses_at_once(host: str) -> None:
+def test_addresses_are_tried_one_after_the_other(host: str) -> None:
     assert is_wildcard(host)
     assert not is_wildcard(reachable_host(host))
     assert ip_address(reachable_host(host)).version == (6 if ":" in host else 4)
@@ -26,7 +26,7 @@ def test_nobody_is_sent_to_all_addresses_at_once(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.1.2.3", "::1", "broker.example"])
-def test_an_address_that_is_named_is_told_as_it_is(host: str) -> None:
+def test_an_address_that_is_named_is_reported_as_it_is(host: str) -> None:
     assert not is_wildcard(host)
     assert reachable_host(host) == local_host(host) == host
 
@@ -48,6 +48,6 @@ def test_names_are_looked_up() -> None:
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "größe.invalid", "x" * 64 + ".invalid"])
-def test_a_name_that_nobody_knows_is_told(host: str) -> None:
+def test_a_name_that_is_unknown_is_reported(host: str) -> None:
     with pytest.raises(UnknownHost, match=host):
         ip_of(host)

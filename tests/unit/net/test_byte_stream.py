@@ -117,7 +117,7 @@ async def test_both_directions_do_not_disturb_each_other(both: Ends) -> None:
     await asyncio.gather(there, back)
 
 
-async def test_who_does_not_read_is_sent_no_more(both: Ends) -> None:
+async def test_a_peer_that_does_not_read_is_sent_no_more(both: Ends) -> None:
     taken = 0
     while not both.answering.is_full:
         taken += both.answering.send_some([MANY])
@@ -141,7 +141,7 @@ async def test_the_end_of_the_other_side_is_seen(both: Ends) -> None:
     assert await both.answering.receive_into(memoryview(bytearray(10))) == 0
 
 
-async def test_nobody_who_listens_can_read_it(settings: TlsSettings) -> None:
+async def test_a_listener_on_the_network_cannot_read_it(settings: TlsSettings) -> None:
     text = b"a record of somebody's account"
     async with ends(settings, settings) as wires, sockets() as (tapped, other):
         # What leaves, as the network would see it.
@@ -152,7 +152,7 @@ async def test_nobody_who_listens_can_read_it(settings: TlsSettings) -> None:
     assert text not in seen
 
 
-async def test_a_stream_that_somebody_meddled_with_is_not_believed(settings: TlsSettings) -> None:
+async def test_a_stream_that_was_tampered_with_is_not_trusted(settings: TlsSettings) -> None:
     async with ends(settings, settings) as wires, sockets() as (tapped, other):
         wires.answering._socket, theirs = tapped, wires.answering._socket  # type: ignore[attr-defined]
         wires.answering.send_some([b"genuine"])
@@ -192,7 +192,7 @@ async def test_a_server_of_another_authority_is_refused_in_words(
 
 
 @pytest.mark.parametrize("shows_one", [False, True])
-async def test_a_client_that_nobody_vouches_for_is_refused_in_words(
+async def test_a_client_without_a_trusted_certificate_is_refused_with_a_reason(
     authority: Authority, tmp_path: Path, *, shows_one: bool
 ) -> None:
     stranger = Authority(tmp_path, "stranger").vouch_for("other")
@@ -210,7 +210,7 @@ async def test_a_client_that_nobody_vouches_for_is_refused_in_words(
     assert expected in said_answering
 
 
-async def test_a_server_that_hangs_up_during_the_handshake_is_told_of(
+async def test_a_server_that_hangs_up_during_the_handshake_is_reported(
     settings: TlsSettings,
 ) -> None:
     async with sockets() as (ours, theirs):
@@ -229,7 +229,7 @@ async def test_a_certificate_is_made_when_the_first_one_asks() -> None:
         assert await received(wires.answering, 5) == b"hello"
 
 
-async def test_who_has_said_nothing_when_it_leaves_was_plain() -> None:
+async def test_a_peer_that_sent_nothing_when_it_leaves_was_plain() -> None:
     async with sockets() as (ours, theirs):
         ours.close()
         accepted = await accept_stream(theirs, None)

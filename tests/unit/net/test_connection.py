@@ -127,7 +127,7 @@ async def test_talking_does_not_excuse_from_reading() -> None:
     assert not held.connection.is_open
 
 
-async def test_who_has_read_gets_all_the_time_again() -> None:
+async def test_a_peer_that_has_read_gets_all_the_time_again() -> None:
     held = Held()
     await held.stall()
     held.clock.advance(29)

@@ -15,21 +15,21 @@ class Patient:
         self, sweep: DeadlineSweep, deadline_s: float = 1e9, *, is_polite: bool = True
     ) -> None:
         self.deadline_s = deadline_s
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self._sweep = sweep
         self._is_polite = is_polite
         sweep.add(self)
 
     def expire(self) -> None:
-        self.told.append("expire")
+        self.calls.append("expire")
 
     def close(self, reason: str) -> None:
-        self.told.append(f"close: {reason}")
+        self.calls.append(f"close: {reason}")
         if self._is_polite:
             self._sweep.discard(self)
 
     def abort(self, reason: str) -> None:
-        self.told.append(f"abort: {reason}")
+        self.calls.append(f"abort: {reason}")
         self._sweep.discard(self)
 
 
@@ -43,14 +43,14 @@ async def sweep(clock: FakeClock) -> DeadlineSweep:
     return DeadlineSweep(clock)
 
 
-async def test_only_who_is_due_is_expired(clock: FakeClock, sweep: DeadlineSweep) -> None:
+async def test_only_peers_that_are_due_expire(clock: FakeClock, sweep: DeadlineSweep) -> None:
     due = Patient(sweep, clock.monotonic_s() + 5)
     later = Patient(sweep, clock.monotonic_s() + 6)
     sweep.sweep()
-    assert due.told == []
+    assert due.calls == []
     clock.advance(5)
     sweep.sweep()
-    assert (due.told, later.told) == (["expire"], [])
+    assert (due.calls, later.calls) == (["expire"], [])
     assert sweep.now_s == clock.monotonic_s()
     await sweep.close_all("test")
 
@@ -61,7 +61,7 @@ async def test_looking_happens_by_itself_while_there_is_something_to_watch(
     monkeypatch.setattr(watch_module, "PERIOD_S", 0.001)
     for _ in range(2):
         patient = Patient(sweep, clock.monotonic_s())
-        await eventually(lambda: len(patient.told) >= 2)  # noqa: B023  Used up at once.
+        await eventually(lambda: len(patient.calls) >= 2)  # noqa: B023  Used up at once.
         sweep.discard(patient)
         assert (len(sweep), patient in sweep) == (0, False)
 
@@ -73,6 +73,6 @@ async def test_the_polite_close_and_the_others_are_cut(
     polite = Patient(sweep)
     stubborn = Patient(sweep, is_polite=False)
     await sweep.close_all("bye")
-    assert polite.told == ["close: bye"]
-    assert stubborn.told == ["close: bye", "abort: bye"]
+    assert polite.calls == ["close: bye"]
+    assert stubborn.calls == ["close: bye", "abort: bye"]
     assert len(sweep) == 0

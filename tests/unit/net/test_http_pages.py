@@ -91,14 +91,14 @@ async def test_what_makes_no_sense_is_refused(request_bytes: bytes, status: int)
         assert (await page(port, "/page")).status is HTTPStatus.OK
 
 
-async def test_who_sends_too_slowly_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_sends_too_slowly_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_pages, "REQUEST_S_MAX", 0.2)
     async with serving() as (_, port):
         assert await asked(port, GET) == b""
         assert await asked(port, b"") == b""
 
 
-async def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_pages, "EXCHANGE_S_MAX", 0.2)
     async with serving() as (http, port):
         with socket.create_connection(("127.0.0.1", port)) as peer:
@@ -127,7 +127,9 @@ async def test_probes_are_answered_however_many_say_nothing(
             peer.close()
 
 
-async def test_who_does_not_read_gives_way_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_does_not_read_gives_way_to_one_that_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(http_pages, "ANSWER_COUNT_MAX", 2)
     async with serving() as (http, port):
         peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
@@ -160,7 +162,7 @@ async def test_when_all_are_being_answered_there_is_no_place(
     await http.close()
 
 
-def test_what_was_kept_back_is_told_when_its_minute_is_over(
+def test_suppressed_lines_are_logged_when_their_minute_is_over(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def crowd() -> None:
@@ -195,7 +197,7 @@ def test_the_oldest_of_those_with_the_most_gives_way(
     assert to_give_way(places) == index
 
 
-async def test_a_page_that_nobody_waits_for_any_more_is_given_up() -> None:
+async def test_a_page_without_a_waiter_is_given_up() -> None:
     is_cancelled = asyncio.Event()
     is_begun = asyncio.Event()
 

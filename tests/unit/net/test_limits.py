@@ -84,11 +84,11 @@ def test_an_operator_on_the_machine_itself_can_always_come_in(
 
 
 class Holder:
-    def __init__(self, owner: ConnectionBudget, name: str, told: list[str]) -> None:
+    def __init__(self, owner: ConnectionBudget, name: str, reported: list[str]) -> None:
         self.held_size = 0
         self._owner = owner
         self._name = name
-        self._told = told
+        self._told = reported
         self.true_size = 0
         owner.add(self)
 
@@ -106,30 +106,30 @@ class Holder:
         self._told.append(f"{self._name} {reason}")
 
 
-def test_who_holds_the_most_is_cut_off_first_and_only_as_many_as_it_takes() -> None:
+def test_the_peer_that_holds_the_most_is_cut_off_first_and_only_as_many_as_needed() -> None:
     full = budget(held_size_max=100)
-    told: list[str] = []
-    small, large, middle = (Holder(full, name, told) for name in ("small", "large", "middle"))
+    reported: list[str] = []
+    small, large, middle = (Holder(full, name, reported) for name in ("small", "large", "middle"))
     small.hold(10)
     large.hold(60)
     middle.hold(30)
-    assert (told, full.held_size) == ([], 100)
+    assert (reported, full.held_size) == ([], 100)
     small.hold(11)
-    assert told == ["large held 60 bytes, the most of all, and all together may hold 100"]
+    assert reported == ["large held 60 bytes, the most of all, and all together may hold 100"]
     assert (full.held_size, full.cut_off_count) == (41, 1)
 
 
 def test_what_was_read_meanwhile_does_not_count() -> None:
     full = budget(held_size_max=100)
-    told: list[str] = []
-    reader, other = Holder(full, "reader", told), Holder(full, "other", told)
+    reported: list[str] = []
+    reader, other = Holder(full, "reader", reported), Holder(full, "other", reported)
     reader.hold(90)
     reader.true_size = 0  # Nobody tells.
     other.hold(50)
-    assert (told, full.held_size) == ([], 50)
+    assert (reported, full.held_size) == ([], 50)
 
 
-def test_who_is_gone_holds_nothing() -> None:
+def test_a_peer_that_is_gone_holds_nothing() -> None:
     full = budget(held_size_max=100)
     holder = Holder(full, "gone", [])
     holder.hold(90)

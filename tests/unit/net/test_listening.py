@@ -49,7 +49,7 @@ class Doors:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_all_who_connect_are_accepted(host: str) -> None:
+async def test_all_that_connect_are_accepted(host: str) -> None:
     doors = Doors()
     listener, port = await doors.listen(host)
     peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
@@ -105,7 +105,7 @@ async def test_a_listener_that_pauses_can_be_closed() -> None:
     assert doors.opened == []
 
 
-async def test_nobody_is_accepted_after_the_end() -> None:
+async def test_no_connection_is_accepted_after_the_end() -> None:
     doors = Doors()
     listener, port = await doors.listen()
     await doors.close(listener)
@@ -113,7 +113,7 @@ async def test_nobody_is_accepted_after_the_end() -> None:
         socket.create_connection(("127.0.0.1", port))
 
 
-async def test_a_peer_that_is_gone_again_harms_nobody() -> None:
+async def test_a_peer_that_is_gone_again_is_harmless() -> None:
     doors = Doors()
     listener, port = await doors.listen()
     for _ in range(20):
@@ -147,7 +147,7 @@ class Ends(asyncio.BaseTransport):
     [
         (("127.0.0.1", 5000), ("127.0.0.1", 10911), True),
         (("::1", 5000), ("::1", 10911), True),
-        # The address that clients are told, from the machine itself.
+        # The address that clients get, from the machine itself.
         (("198.51.100.7", 5000), ("198.51.100.7", 10911), True),
         (("198.51.100.8", 5000), ("198.51.100.7", 10911), False),
         (None, ("198.51.100.7", 10911), False),

@@ -113,7 +113,7 @@ async def test_a_oneway_request_arrives_and_leaves_nothing_behind() -> None:
         assert echoed_text(response) == "after"
 
 
-async def test_nobody_there_is_a_failed_connect() -> None:
+async def test_a_closed_port_is_a_failed_connect() -> None:
     async with running_echo_address() as (server, address):
         await server.listener.stop()
         async with calling() as peers:
@@ -142,7 +142,7 @@ async def test_the_dial_has_a_limit_of_its_own() -> None:
             await peers.connect(address)
 
 
-async def test_one_who_gives_up_does_not_spoil_the_dial_for_others() -> None:
+async def test_a_cancelled_call_does_not_spoil_the_dial_for_others() -> None:
     async with running_echo_address() as (_, address), calling() as peers:
         impatient = asyncio.create_task(peers.connect(address))
         patient = asyncio.create_task(peers.connect(address))
@@ -181,7 +181,7 @@ async def test_calls_time_out_in_the_order_of_their_deadlines() -> None:
         assert deadlines_s == sorted(deadlines_s)
 
 
-async def test_a_peer_that_is_silent_for_a_whole_call_is_dialed_anew() -> None:
+async def test_a_peer_that_is_silent_for_a_whole_call_is_dialed_again() -> None:
     limits = ConnectionLimits(silence_timeout_s=0.01)
     async with deaf_address() as address, calling(limits) as peers:
         connection = await peers.connect(address)
@@ -212,7 +212,7 @@ async def test_a_lost_connection_fails_its_calls_and_the_next_call_reconnects() 
         assert echoed_text(await peers.call(address, echo_request("again"), 10)) == "again"
 
 
-async def test_a_disconnected_peer_is_dialed_anew() -> None:
+async def test_a_disconnected_peer_is_dialed_again() -> None:
     async with running_echo_address() as (server, address), calling() as peers:
         await peers.call(address, echo_request(), 10)
         peers.disconnect(address, "not trusted")
@@ -327,7 +327,7 @@ async def test_closing_ends_dials_that_are_under_way() -> None:
             await dialing
 
 
-async def test_a_response_nobody_waits_for_is_dropped() -> None:
+async def test_a_response_without_a_waiter_is_dropped() -> None:
     stray = encode_command(Command(0, 12345, 1))
 
     async def answer_twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

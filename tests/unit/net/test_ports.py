@@ -1,4 +1,4 @@
-"""Servers that may have any port get one that nobody else is given meanwhile."""
+"""Servers that may have any port get one that no other is given meanwhile."""
 
 import errno
 import socket
@@ -20,7 +20,7 @@ def test_a_port_is_none_of_outgoing_connections() -> None:
     assert max(PORTS) < LINUX_FIRST_OUTGOING_PORT
 
 
-def test_nobody_is_given_the_port_of_another_who_may_listen_later() -> None:
+def test_no_server_gets_a_port_that_another_may_open_later() -> None:
     given = [free_port(HOST) for _ in range(20)]
     assert len(set(given)) == len(given)
 
@@ -40,7 +40,7 @@ def test_its_neighbours_are_free_too(monkeypatch: pytest.MonkeyPatch) -> None:
             free_port(HOST, -2)
 
 
-async def test_whoever_finds_the_port_taken_gets_another_one() -> None:
+async def test_a_server_that_finds_its_port_taken_gets_another_one() -> None:
     tried: list[int] = []
 
     async def start(port: int) -> str:

@@ -73,7 +73,7 @@ async def test_an_unreadable_field_costs_the_request_and_is_named() -> None:
         assert echoed_text(await peer.ask(echo_request("next"))) == "next"
 
 
-async def test_our_own_mistake_is_logged_with_its_traceback_and_not_told(
+async def test_our_own_bug_is_logged_with_its_traceback_and_not_sent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     response = await ask(Command(BREAK))
@@ -207,7 +207,7 @@ async def test_parked_requests_die_with_their_connection() -> None:
         await eventually(lambda: server.closed)
         assert server.lost == [server.deferred[1]]
         assert not server.deferred[1].is_waiting
-        server.deferred[1].answer(Reply())  # nobody is there, and nothing happens
+        server.deferred[1].answer(Reply())  # the peer is gone, and nothing happens
 
 
 def test_two_handlers_for_one_code_are_our_own_mistake() -> None:
@@ -216,7 +216,7 @@ def test_two_handlers_for_one_code_are_our_own_mistake() -> None:
 
 
 class NoEntry:
-    """A guard that knows nobody."""
+    """A guard without accounts."""
 
     def __init__(self) -> None:
         self.checked = 0
@@ -244,7 +244,7 @@ def frame_of(command: Command) -> Frame:
     return frame
 
 
-def test_who_asks_is_looked_at_before_what_the_header_says() -> None:
+def test_access_is_checked_before_the_header() -> None:
     guard = NoEntry()
     router = Router(EchoServer(), [on(ECHO, BadNumber, unreachable)], guard)
     connection = cast("Any", SimpleNamespace(note_refusal=lambda _code: None))

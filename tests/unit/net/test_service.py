@@ -16,7 +16,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Work:
-    """Fails as often as it is told, then goes on for ever."""
+    """Fails as often as configured, then continues for ever."""
 
     def __init__(self, failure_count: int = 0) -> None:
         self.begun_count = 0
@@ -172,7 +172,7 @@ async def test_the_first_failure_ends_both() -> None:
     assert ended == ["waiting"]
 
 
-async def test_who_is_cancelled_while_one_fails_is_still_cancelled() -> None:
+async def test_a_task_cancelled_while_one_fails_is_still_cancelled() -> None:
     failing = asyncio.Event()
     task = asyncio.create_task(run_until_first_fails(wait_for_ever([]), fail(failing)))
     await asyncio.sleep(0)

@@ -178,7 +178,7 @@ async def test_a_connection_that_never_says_anything_is_closed() -> None:
         assert await peer.until_closed() == b""
 
 
-async def test_who_connects_after_a_quiet_day_is_not_taken_for_idle() -> None:
+async def test_a_peer_that_connects_after_a_quiet_day_is_not_taken_for_idle() -> None:
     async with running_echo_server() as server:
         server.clock.advance(86_400)
         async with await RawPeer.connect(server.port) as peer:
@@ -255,7 +255,7 @@ async def test_connections_over_the_limit_are_refused(caplog: pytest.LogCaptureF
         await eventually(lambda: server.closed)
         async with await RawPeer.connect(server.port) as third:
             assert echoed_text(await third.ask(echo_request("third"))) == "third"
-    assert len(server.closed) == 2  # nobody hears of the one that was refused
+    assert len(server.closed) == 2  # the one that was refused is not reported
 
 
 async def test_frames_that_never_end_are_bounded_over_all_connections(
@@ -281,7 +281,7 @@ async def test_frames_that_never_end_are_bounded_over_all_connections(
         assert server.budget.held_size == 0
 
 
-async def test_answers_that_nobody_reads_are_bounded_over_all_connections() -> None:
+async def test_unread_answers_are_bounded_over_all_connections() -> None:
     async with (
         running_echo_server(server_limits=ServerLimits(held_size_max=20 << 20)) as server,
         AsyncExitStack() as stack,
@@ -316,7 +316,7 @@ async def test_connections_of_others_leave_descriptors_for_files(
 async def test_an_operator_of_the_machine_itself_gets_one_of_the_last_descriptors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Which ones those are is said in `process_limits`.
+    # Which ones those are is declared in `process_limits`.
     monkeypatch.setattr(serving, "may_keep", lambda _descriptor, *, is_local: is_local)
     async with running_echo_server() as server, await RawPeer.connect(server.port) as operator:
         assert echoed_text(await operator.ask(echo_request("in"))) == "in"
@@ -325,7 +325,7 @@ async def test_an_operator_of_the_machine_itself_gets_one_of_the_last_descriptor
             assert await other.until_closed() == b""
 
 
-async def test_a_lack_of_descriptors_is_told_once_a_minute(
+async def test_a_lack_of_descriptors_is_logged_once_a_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(listening, "_PAUSE_S", 0.005)
@@ -390,7 +390,7 @@ async def test_stopping_sends_what_is_answered_and_closes_all() -> None:
             peer.close()
 
 
-async def test_stopping_does_not_wait_for_who_never_reads(
+async def test_stopping_does_not_wait_for_a_peer_that_never_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("roquet.net.deadlines.CLOSING_TIMEOUT_S", 0.01)

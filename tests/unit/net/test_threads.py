@@ -14,7 +14,7 @@ async def test_it_returns_and_raises_what_the_work_does() -> None:
         await to_its_end(int, "9", base=8)
 
 
-async def test_who_is_cancelled_waits_for_the_thread() -> None:
+async def test_a_cancelled_task_waits_for_the_thread() -> None:
     has_begun, may_end = threading.Event(), threading.Event()
 
     def work() -> None:

@@ -59,7 +59,7 @@ def test_upper_case_names_come_first_and_empty_values_add_nothing() -> None:
 
 
 def test_names_are_ordered_by_utf16_units() -> None:
-    # U+1F600 begins with the unit 0xD83D, which is below 0xFF5E.
+    # U+1F600 starts with the unit 0xD83D, which is below 0xFF5E.
     assert signed_bytes({"\uff5e": "2", "\U0001f600": "1"}, b"", 409) == b"12"
 
 

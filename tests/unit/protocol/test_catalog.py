@@ -162,7 +162,7 @@ def test_a_refusal_needs_no_header() -> None:
 
 
 @pytest.mark.parametrize("code", [999, -1, RequestCode.SUSPEND_CONSUMER])
-def test_codes_that_nobody_has_defined_keep_their_body_as_bytes(code: int) -> None:
+def test_undefined_codes_keep_their_body_as_bytes(code: int) -> None:
     command = Command(code, fields=fields_text({"x": "1"}), body=b"{}")
     assert decode_request(command) == (NoFields(), b"{}")
     assert decode_reply(code, command) == (NoFields(), b"{}")

@@ -71,7 +71,7 @@ def test_a_second_change_is_held_against_the_file_of_its_own_start() -> None:
     assert in_force(restarted(second, {"a": "5"}), {"a": "5"}) == {"a": "7"}
 
 
-def test_who_changes_back_leaves_no_change() -> None:
+def test_changing_back_leaves_no_change() -> None:
     table = ChangedSettings({"a": "1"})
     table.note({"a": "9"})
     table.note({"a": "1"})

@@ -161,7 +161,7 @@ def test_a_crash_before_the_first_sync_loses_no_knowledge(tmp_path: Path) -> Non
     assert notes(tmp_path) == ([], 0)
 
 
-def test_who_writes_no_checksums_any_more_ends_the_range(tmp_path: Path) -> None:
+def test_a_writer_without_checksums_ends_the_range(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         append(store, range(5))
     with opened(tmp_path, write_checksums=False) as store:
@@ -196,7 +196,7 @@ def test_what_expired_is_not_remembered(tmp_path: Path) -> None:
         b'{"ranges":[[-1,5]],"openFrom":9}',
     ],
 )
-def test_notes_that_cannot_be_read_stop_nobody(tmp_path: Path, content: bytes) -> None:
+def test_unreadable_notes_do_not_prevent_a_start(tmp_path: Path, content: bytes) -> None:
     with opened(tmp_path) as store:
         append(store, range(5))
     for name in ("checksummed.json", "checksummed.json.bak"):

@@ -116,7 +116,7 @@ def test_memory_is_given_back_but_for_the_end_of_the_log(tmp_path: Path) -> None
     log.close()
 
 
-def test_files_that_nobody_reads_are_left_alone(log: CommitLog) -> None:
+def test_files_that_are_not_read_are_left_alone(log: CommitLog) -> None:
     fill_file(log, left=8)
     log.append(draft(), 0, 1)
     old = log.files[0]
@@ -270,7 +270,7 @@ def test_the_next_file_is_made_in_the_second_half_of_a_file_only(tmp_path: Path)
 
 
 class _NextInLine:
-    """A lock that somebody else waits for, who makes the next file as soon as it is free."""
+    """A lock with a waiter that makes the next file as soon as it is free."""
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log

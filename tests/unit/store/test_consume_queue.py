@@ -109,7 +109,7 @@ def test_only_the_file_that_is_written_to_is_fetched_page_by_page(
 
 
 def is_fetched_by_page(path: Path) -> bool:
-    """Whether the kernel was told not to read ahead in the mapping of this file."""
+    """Whether the kernel was advised not to read ahead in the mapping of this file."""
     _, _, behind = Path("/proc/self/smaps").read_text().partition(str(path))
     _, _, flags = behind.partition("VmFlags:")
     return "rr" in flags.splitlines()[0].split()
@@ -473,7 +473,7 @@ def close_idle(queue: ConsumeQueue) -> int:
     return len(gone)
 
 
-def test_files_that_nobody_uses_are_let_go_of_once_they_are_synced(queue: ConsumeQueue) -> None:
+def test_unused_files_are_released_once_they_are_synced(queue: ConsumeQueue) -> None:
     append(queue, *range(0, 2500, 100))
     assert (close_idle(queue), close_idle(queue)) == (0, 0)
     queue.sync()

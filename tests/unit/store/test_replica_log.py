@@ -84,7 +84,7 @@ def test_queues_that_have_grown_are_named(master: MessageStore, slave: MessageSt
     assert copy.grow().queues == set()
 
 
-def test_half_a_record_is_read_by_nobody(master: MessageStore, slave: MessageStore) -> None:
+def test_half_a_record_is_never_read(master: MessageStore, slave: MessageStore) -> None:
     fill(master, 2)
     first_end = master.entries(TOPIC, 1, 0, 1)[0].physical_offset
     send(master, slave, piece_size=50, end=master.log_end - 1)
@@ -179,7 +179,7 @@ def test_a_copy_takes_no_messages(slave: MessageStore) -> None:
         slave.append(draft())
 
 
-def test_damage_of_the_master_is_copied_passed_over_and_told(
+def test_damage_of_the_master_is_copied_skipped_and_logged(
     tmp_path: Path, master: MessageStore, slave: MessageStore
 ) -> None:
     fill(master, 6)

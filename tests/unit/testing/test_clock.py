@@ -35,7 +35,7 @@ def test_it_is_never_put_back() -> None:
         MovableClock().advance(-HOUR)
 
 
-def test_who_wants_to_know_is_told_of_a_move_while_the_block_runs() -> None:
+def test_listeners_are_notified_of_a_move_while_the_block_runs() -> None:
     clock = MovableClock()
     seen: list[datetime] = []
     with clock.notifying(lambda: seen.append(clock.now())):

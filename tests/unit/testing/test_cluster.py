@@ -96,9 +96,7 @@ async def test_delays_are_counted_from_the_moved_clock(
     await eventually(lambda: stored(cluster, topic) == [b"early", b"late"])
 
 
-async def test_nobody_is_taken_for_dead_because_the_clock_was_moved(
-    cluster: Cluster, producer: AsyncProducer
-) -> None:
+async def test_moving_the_clock_expires_no_peer(cluster: Cluster, producer: AsyncProducer) -> None:
     topic = await cluster.new_topic(queues=1)
     await producer.send(Message(topic, b"1"))
     cluster.clock.advance(48 * HOUR)
@@ -246,7 +244,7 @@ def test_a_broker_has_a_few_slaves_at_most(count: int) -> None:
         Cluster(replicas=count)
 
 
-def test_who_steps_in_has_to_be_there() -> None:
+def test_a_replacement_has_to_exist() -> None:
     with pytest.raises(BadArgument, match="replicas=1 or more"):
         Cluster(failover=True)
 
@@ -305,7 +303,7 @@ def test_with_one_replica_sends_are_safe_again_when_the_killed_one_is_back() -> 
         assert list(dict.fromkeys(bodies)) == [b"1", b"2"]
 
 
-async def test_without_etcd_it_is_said_what_to_install(
+async def test_without_etcd_the_error_names_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

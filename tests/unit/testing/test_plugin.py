@@ -121,7 +121,7 @@ def test_the_fixtures_explain_themselves(pytester: pytest.Pytester) -> None:
     )
 
 
-def test_whoever_uses_no_fixture_loads_no_server() -> None:
+def test_a_run_without_fixtures_loads_no_server() -> None:
     program = (
         "import sys, pytest; before = set(sys.modules); import roquet.testing.plugin;"
         "print(*sorted(set(sys.modules) - before))"

@@ -188,7 +188,7 @@ async def test_as_many_messages_as_expected_are_waited_for(
     assert sorted(bodies(await waiting)) == [b"0", b"0", b"1"]
 
 
-async def test_a_group_without_consumers_is_told_by_name(
+async def test_a_group_without_consumers_is_reported_by_name(
     cluster: Cluster, producer: AsyncProducer
 ) -> None:
     topic = await cluster.new_topic()

@@ -300,7 +300,7 @@ def test_files_of_apache_are_read(name: str) -> None:
 
 @pytest.mark.parametrize("seconds", [3600, -3600, 1])
 @pytest.mark.parametrize("flush_mode", FlushMode)
-def test_a_clock_that_is_set_changes_nothing_for_those_who_wait(
+def test_a_clock_that_is_set_changes_nothing_for_those_that_wait(
     tmp_path: Path, clock: FakeClock, receiver: Receiver, seconds: float, flush_mode: FlushMode
 ) -> None:
     store = open_store(tmp_path, clock=clock, delay_levels_ms=DELAYS_MS, flush_mode=flush_mode)

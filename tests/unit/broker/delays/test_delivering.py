@@ -123,7 +123,7 @@ async def test_pulls_that_wait_are_woken_and_puts_are_counted(bed: BrokerBed) ->
     ],
     ids=str,
 )
-async def test_a_message_that_belongs_nowhere_is_passed_over_and_told_of(
+async def test_a_message_without_a_topic_is_skipped_and_logged(
     bed: BrokerBed, caplog: pytest.LogCaptureFixture, properties: dict[str, str]
 ) -> None:
     put_delayed(bed.broker.store, b"1")

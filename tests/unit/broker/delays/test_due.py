@@ -84,7 +84,7 @@ def test_small_steps_add_up(store: MessageStore, clock: FakeClock) -> None:
     assert steps.since(first) == 1200
 
 
-def test_a_step_is_told_once(
+def test_a_step_is_reported_once(
     store: MessageStore, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps = ClockSteps(store, clock)

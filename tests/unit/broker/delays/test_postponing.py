@@ -171,7 +171,7 @@ async def test_the_topic_of_timers_is_made_with_the_first_one(bed: BrokerBed) ->
 
 
 @pytest.mark.parametrize("properties", [{"DELAY": "1"}, {"TIMER_DELAY_SEC": "1"}])
-async def test_who_delivers_is_woken(bed: BrokerBed, properties: dict[str, str]) -> None:
+async def test_the_delivery_task_is_woken(bed: BrokerBed, properties: dict[str, str]) -> None:
     waiting = asyncio.create_task(bed.broker.waiting.delays.until_due())
     await asyncio.sleep(0)
     append_when_due(bed.broker, new_message(**properties))
@@ -179,7 +179,7 @@ async def test_who_delivers_is_woken(bed: BrokerBed, properties: dict[str, str])
         await waiting
 
 
-async def test_with_sync_flush_who_delivers_is_woken_when_the_message_can_be_read(
+async def test_with_sync_flush_the_delivery_task_is_woken_when_the_message_can_be_read(
     tmp_path: Path,
 ) -> None:
     store = small_config(tmp_path, flush_mode=FlushMode.SYNC)

@@ -313,7 +313,7 @@ def test_a_start_delivers_what_apache_has_not_delivered(
 
 @pytest.mark.parametrize("seconds", [3600, -3600])
 @pytest.mark.parametrize("is_followed", [False, True])
-def test_a_clock_that_is_set_changes_nothing_for_those_who_wait(
+def test_a_clock_that_is_set_changes_nothing_for_those_that_wait(
     store: MessageStore, clock: FakeClock, receiver: Receiver, seconds: int, is_followed: bool
 ) -> None:
     put_timer(store, START_MS + 20_000, b"of an earlier run")
@@ -334,7 +334,7 @@ def test_a_clock_that_is_set_changes_nothing_for_those_who_wait(
     assert timers.pending_count == (0 if early else 1)
 
 
-def test_what_waits_by_an_older_clock_is_not_said_to_be_delivered(
+def test_what_waits_by_an_older_clock_is_not_recorded_as_delivered(
     store: MessageStore, clock: FakeClock, receiver: Receiver
 ) -> None:
     steps = ClockSteps(store, clock)

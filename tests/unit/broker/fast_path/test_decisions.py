@@ -101,7 +101,7 @@ async def test_other_pulls_are_not(bed: BrokerBed, kind: str, expression: str) -
     assert fast_limits(bed.broker, pull(expression, kind), GROUP, TOPIC) is None
 
 
-async def test_nobody_pulls_plainly_what_may_not_be_read(bed: BrokerBed) -> None:
+async def test_the_fast_path_pulls_nothing_that_may_not_be_read(bed: BrokerBed) -> None:
     broker = bed.broker
     assert fast_limits(broker, pull(), GROUP, TOPIC)
     assert fast_limits(broker, pull(), GROUP, replace(TOPIC, perm=WRITE)) is None

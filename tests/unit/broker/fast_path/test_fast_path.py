@@ -1,4 +1,4 @@
-"""What takes the fast path, what does not, and what is told of it.
+"""What takes the fast path, what does not, and what is counted.
 
 That both ways say and store the same is the claim of `tests/property/test_fast_path.py`.
 """
@@ -139,7 +139,7 @@ async def test_a_queue_that_was_deleted_takes_nothing_any_more(bed: BrokerBed) -
     client.connection.data_received(sends(2, 3))
     replies = [await client.replied() for _ in range(3)]
     offsets = [read_header(SendMessageReplyHeader, each.fields).queue_offset for each in replies]
-    # Its successor begins anew, and is made by the handler.
+    # Its successor starts again, and is made by the handler.
     assert offsets == [1, 0, 1]
     assert ways(bed) == (2, 1, 0, 0)
 
@@ -172,7 +172,7 @@ async def test_a_pull_with_its_own_subscription_takes_the_fast_path(bed: BrokerB
 
 
 def pull_of_member(opaque: int) -> bytes:
-    """As Java's push consumers pull: what they want was said by heartbeats."""
+    """As Java's push consumers pull: their subscriptions came with heartbeats."""
     fields = {
         "consumerGroup": "readers",
         "topic": "TopicA",
@@ -324,7 +324,7 @@ async def test_every_send_of_a_wake_up_counts_against_the_limit(sync_bed: Broker
 
 
 @pytest.mark.slow
-async def test_a_disk_that_is_late_is_told_to_each(sync_bed: BrokerBed) -> None:
+async def test_a_disk_that_is_late_is_reported_to_each(sync_bed: BrokerBed) -> None:
     client, probe = sync_bed.connect(), sync_bed.connect()
     client.connection.data_received(sends(1, 2))
     await until_late(sync_bed.broker.messages.acks, sync_bed.clock, probe)
@@ -337,7 +337,7 @@ async def test_a_disk_that_is_late_is_told_to_each(sync_bed: BrokerBed) -> None:
     assert client.connection.deferred_count == 0
 
 
-async def test_a_disk_that_has_failed_is_told_to_each(sync_bed: BrokerBed) -> None:
+async def test_a_disk_that_has_failed_is_reported_to_each(sync_bed: BrokerBed) -> None:
     client = sync_bed.connect()
     client.connection.data_received(sends(1, 2))
     sync_bed.broker.messages.acks.flush_failed(SyncFailed("broken"))
@@ -347,7 +347,7 @@ async def test_a_disk_that_has_failed_is_told_to_each(sync_bed: BrokerBed) -> No
     assert client.connection.deferred_count == 0
 
 
-async def test_a_client_that_is_gone_keeps_nobody_waiting(sync_bed: BrokerBed) -> None:
+async def test_a_client_that_is_gone_does_not_delay_others(sync_bed: BrokerBed) -> None:
     leaving, staying = sync_bed.connect(), sync_bed.connect()
     leaving.connection.data_received(sends(1))
     staying.connection.data_received(sends(2))

@@ -49,7 +49,7 @@ async def test_a_field_that_is_no_text_must_be_readable(
 
 
 @pytest.mark.parametrize("name", sorted({*TEXTS} - {"b"}))
-async def test_texts_that_nobody_needs_may_be_anything(bed: BrokerBed, name: str) -> None:
+async def test_unused_texts_may_be_anything(bed: BrokerBed, name: str) -> None:
     assert is_taken(bed, usual() | {name: "any text: {}"})
 
 

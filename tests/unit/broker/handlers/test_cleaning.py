@@ -27,7 +27,7 @@ async def test_old_files_go_when_an_operator_asks_for_it(
         assert "files of the log" in caplog.text
 
 
-async def test_the_age_of_files_is_what_the_operator_last_said(tmp_path: Path) -> None:
+async def test_the_age_of_files_is_what_the_operator_last_set(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
         client = bed.connect()
         fill_log(bed, 4)

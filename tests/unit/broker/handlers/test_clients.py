@@ -46,7 +46,7 @@ async def consumer_ids(client: BedClient, group: str = "g") -> list[str]:
 
 
 async def notified_groups(client: BedClient) -> list[str]:
-    """The groups of which the client was told that they have changed."""
+    """The groups of which the client was notified that they have changed."""
     groups = []
     for request in await client.all_asked():
         assert request.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
@@ -67,7 +67,9 @@ async def test_a_heartbeat_makes_members_until_the_socket_closes(bed: BrokerBed)
     assert bed.broker.clients.producers.groups() == []
 
 
-async def test_all_members_hear_at_once_who_comes_and_goes(bed: BrokerBed) -> None:
+async def test_all_members_are_notified_at_once_of_those_that_join_and_leave(
+    bed: BrokerBed,
+) -> None:
     first, second = bed.connect(), bed.connect()
     await first.beat("c1", reads=READS)
     assert await notified_groups(first) == ["g"]
@@ -105,7 +107,9 @@ async def test_a_connection_that_is_closing_hears_nothing_any_more(bed: BrokerBe
 
 
 @pytest.mark.parametrize("silenced_by", ["broker", "group"])
-async def test_nobody_is_told_where_that_is_switched_off(tmp_path: Path, silenced_by: str) -> None:
+async def test_no_member_is_notified_where_that_is_switched_off(
+    tmp_path: Path, silenced_by: str
+) -> None:
     async with broker_bed(tmp_path, notify_consumers=silenced_by != "broker") as bed:
         is_told = silenced_by != "group"
         bed.broker.tables.groups.update(
@@ -269,7 +273,7 @@ async def test_a_queue_is_locked_by_one_consumer_until_it_gives_it_back(
     assert await lock(client, "c2", 0, 1) == [0]
 
 
-async def test_a_lock_that_nobody_renews_ends(bed: BrokerBed, client: BedClient) -> None:
+async def test_a_lock_that_is_not_renewed_ends(bed: BrokerBed, client: BedClient) -> None:
     await lock(client, "c1", 0)
     bed.clock.advance(LOCK_TIME_S + 1)
     assert await lock(client, "c2", 0) == [0]

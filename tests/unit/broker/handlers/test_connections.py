@@ -39,7 +39,9 @@ async def test_the_consumers_of_a_group_are_shown_with_what_they_read(
     assert report.consume_from_where == "CONSUME_FROM_LAST_OFFSET"
 
 
-async def test_a_group_without_consumers_is_told_from_one_that_has_some(client: BedClient) -> None:
+async def test_a_group_without_consumers_is_distinguished_from_one_that_has_some(
+    client: BedClient,
+) -> None:
     header = ConsumerConnectionsHeader(consumer_group="nobody")
     reply = await client.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
     assert reply.code == ResponseCode.CONSUMER_NOT_ONLINE

@@ -41,22 +41,20 @@ from tests.support.transactional import COMMIT, ROLLBACK, begin, end
 from tests.support.waiting import Receiver, deliver_once, put_delayed, put_timer
 
 
-async def test_a_slave_is_told_what_the_disk_knows_and_no_more(
-    bed: BrokerBed, client: BedClient
-) -> None:
-    async def told() -> dict[int, int]:
+async def test_a_slave_gets_what_is_on_disk_and_no_more(bed: BrokerBed, client: BedClient) -> None:
+    async def reported_offsets() -> dict[int, int]:
         reply = await client.ask(RequestCode.GET_ALL_DELAY_OFFSET, NoFields())
         return read_body(DelayOffsetTable, reply.body).offset_table
 
     delays = bed.broker.waiting.delays
     delays.levels._levels[0].offset = 6
     delays.propose()
-    assert await told() == {}
+    assert await reported_offsets() == {}
     bed.broker.waiting.progress.confirm(bed.broker.store.log_end)
-    assert (await told())[1] == 6
+    assert (await reported_offsets())[1] == 6
 
 
-async def test_a_slave_of_ours_is_told_for_which_log_all_of_it_is_true(
+async def test_a_slave_of_ours_learns_for_which_log_all_of_it_is_true(
     bed: BrokerBed, client: BedClient
 ) -> None:
     async def asked(known_version: str) -> Command:
@@ -69,8 +67,8 @@ async def test_a_slave_of_ours_is_told_for_which_log_all_of_it_is_true(
     progress.transactions.propose(TransactionProgress(half_offset=8), 300)
     progress.confirm(300)
     reply = await asked("")
-    said = read_header(AllProgressReplyHeader, reply.fields)
-    assert (said.version, said.epoch) == (progress.version, 0)
+    printed = read_header(AllProgressReplyHeader, reply.fields)
+    assert (printed.version, printed.epoch) == (progress.version, 0)
     assert read_body(AllProgress, reply.body) == AllProgress(
         offset_table={1: 6},
         timers=TimerProgress(next_offset=7, true_at=200),
@@ -80,7 +78,7 @@ async def test_a_slave_of_ours_is_told_for_which_log_all_of_it_is_true(
     assert (await asked(progress.version)).body == b""
 
 
-async def test_a_slave_of_apache_is_told_what_is_true_for_the_log_that_it_has(
+async def test_a_slave_of_apache_gets_what_is_true_for_the_log_that_it_has(
     bed: BrokerBed, client: BedClient
 ) -> None:
     levels, replicas = bed.broker.waiting.progress.levels, bed.broker.replication.replicas

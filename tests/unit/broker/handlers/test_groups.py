@@ -35,7 +35,7 @@ def saved_groups(tmp_path: Path) -> dict[str, GroupConfig]:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-async def test_groups_are_made_as_told_and_on_disk_before_that_is_said(
+async def test_groups_are_created_as_requested_and_on_disk_before_the_reply(
     bed: BrokerBed, client: BedClient, tmp_path: Path, count: int
 ) -> None:
     groups = [

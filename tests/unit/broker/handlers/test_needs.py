@@ -247,7 +247,7 @@ def send_to(topic: str) -> SendMessageHeader:
     return header
 
 
-async def test_who_sends_to_retries_needs_their_group_and_not_the_one_it_claims(
+async def test_a_send_to_retries_needs_their_group_and_not_the_one_it_claims(
     bed: BrokerBed,
 ) -> None:
     mine, others = send_to(retry_topic(GROUP)), send_to(retry_topic("others"))
@@ -290,7 +290,9 @@ async def test_a_waiting_message_belongs_where_it_will_be(bed: BrokerBed) -> Non
     assert not await ask(bed, Code.VIEW_MESSAGE_BY_ID, ViewMessageHeader(offset=others), SUBSCRIBER)
 
 
-async def test_who_claims_that_a_message_is_elsewhere_is_not_believed(bed: BrokerBed) -> None:
+async def test_a_client_that_claims_that_a_message_is_elsewhere_is_not_believed(
+    bed: BrokerBed,
+) -> None:
     place = bed.put(topic="secrets", properties={"REAL_TOPIC": TOPIC}).physical_offset
     assert not await ask(bed, Code.VIEW_MESSAGE_BY_ID, ViewMessageHeader(offset=place), SUBSCRIBER)
 

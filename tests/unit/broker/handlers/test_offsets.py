@@ -230,7 +230,7 @@ async def test_slaves_get_all_offsets(bed: BrokerBed, client: BedClient) -> None
     reply = await client.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)
     table = read_body(ConsumerOffsetTable, reply.body)
     assert table.offset_table == {"TopicA@g": {0: 5}}
-    # Those of Apache are told what Apache tells them.
+    # Those of Apache get what Apache sends them.
     assert field_texts(reply.fields) == {}
 
 

@@ -158,9 +158,7 @@ async def test_all_groups_of_a_broker_say_how_far_they_are(
     assert report.total_diff == (0 if is_order else 1)
 
 
-async def test_ordered_topics_are_shown_to_who_asks_for_them(
-    busy: BrokerBed, client: BedClient
-) -> None:
+async def test_ordered_topics_are_shown_on_request(busy: BrokerBed, client: BedClient) -> None:
     busy.broker.tables.topics.set_ordered({"TopicA"})
     header = BrokerConsumeStatsHeader(is_order=True)
     reply = await client.ask(RequestCode.GET_BROKER_CONSUME_STATS, header)
@@ -209,7 +207,7 @@ async def test_topics_that_are_not_there_have_no_report(client: BedClient) -> No
     assert reply.code == ResponseCode.TOPIC_NOT_EXIST
 
 
-async def test_who_reads_a_topic_is_connected_or_has_read_it_before(
+async def test_a_client_that_reads_a_topic_is_connected_or_has_read_it_before(
     busy: BrokerBed, client: BedClient
 ) -> None:
     await client.beat("c1", reads={"h": ["TopicA"], "other": ["TopicB"]})

@@ -111,7 +111,7 @@ async def test_stock_clients_get_as_many_as_apache_gives_them(
 
 
 @pytest.mark.parametrize("is_on_disk", [False, True])
-async def test_who_names_a_size_gets_as_many_as_were_asked_for(
+async def test_a_client_that_names_a_size_gets_as_many_as_were_asked_for(
     tmp_path: Path, *, is_on_disk: bool
 ) -> None:
     store = stock_store(tmp_path, is_on_disk=is_on_disk)

@@ -72,14 +72,14 @@ async def test_as_many_as_wanted_are_found_and_with_a_unique_key_all(
 
 
 @pytest.mark.parametrize("max_num", [0, -1])
-async def test_who_wants_nothing_finds_nothing(
+async def test_a_client_that_wants_nothing_finds_nothing(
     bed: BrokerBed, client: BedClient, max_num: int
 ) -> None:
     bed.put(properties={"KEYS": "k"})
     assert (await query(client, "k", max_num)).code == ResponseCode.QUERY_NOT_FOUND
 
 
-async def test_nothing_found_is_told_with_how_fresh_the_index_is(client: BedClient) -> None:
+async def test_nothing_found_is_reported_with_how_fresh_the_index_is(client: BedClient) -> None:
     reply = await query(client, "k")
     assert reply.code == ResponseCode.QUERY_NOT_FOUND
     assert field_texts(reply.fields).keys() == {

@@ -57,7 +57,7 @@ async def test_a_refusal_of_a_consumer_is_handed_on(client: BedClient, consumer:
     assert (reply.code, reply.remark) == (ResponseCode.NO_PERMISSION, "no")
 
 
-async def test_a_code_that_nobody_knows_is_an_error(client: BedClient, consumer: BedClient) -> None:
+async def test_a_code_that_is_unknown_is_an_error(client: BedClient, consumer: BedClient) -> None:
     asking = begun(client.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, RUNNING_INFO))
     answer = reply_to(await consumer.asked())
     answer.code = 4711
@@ -83,7 +83,7 @@ async def test_a_consumer_that_leaves_instead_of_answering_is_an_error(
 
 
 @pytest.mark.parametrize(("group", "client_id"), [("g", "c2"), ("nobody", "c1")])
-async def test_who_is_not_connected_cannot_be_asked(
+async def test_a_client_that_is_not_connected_cannot_be_asked(
     client: BedClient, consumer: BedClient, group: str, client_id: str
 ) -> None:
     header = RunningInfoHeader(consumer_group=group, client_id=client_id)
@@ -171,12 +171,12 @@ async def test_one_consumer_can_be_asked_how_far_it_is(
     assert offsets_by_client(await asking) == {"c2": [7]}
 
 
-async def test_who_does_not_say_how_far_it_is_gets_left_out_after_a_while(
+async def test_a_consumer_that_does_not_report_is_left_out_after_a_while(
     client: BedClient, consumer: BedClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("roquet.broker.handlers.relays.STATUS_TIMEOUT_S", 0.01)
     assert offsets_by_client(await (await statuses(client))) == {}
 
 
-async def test_nobody_says_how_far_it_is_where_nobody_is_connected(client: BedClient) -> None:
+async def test_progress_of_members_is_empty_where_none_is_connected(client: BedClient) -> None:
     assert (await (await statuses(client))).code == ResponseCode.SYSTEM_ERROR

@@ -121,7 +121,7 @@ async def test_without_a_copy_for_the_topic_the_answer_has_an_id_all_the_same(
 
 
 @pytest.mark.parametrize("properties", ["UNIQ_KEY\x01K", None, "REPLY_TO_CLIENT\x01stranger"])
-async def test_a_reply_that_nobody_waits_for_is_stored_and_fails(
+async def test_a_reply_without_a_waiter_is_stored_and_fails(
     bed: BrokerBed, client: BedClient, asker: BedClient, properties: str | None
 ) -> None:
     send(client, header(properties=properties))

@@ -70,7 +70,7 @@ def table_of(reply: Command) -> dict[int, int]:
         (START_MS + 2000, False, {0: 1, 1: 1}),
     ],
 )
-async def test_4_9_tools_have_the_consumers_told(
+async def test_4_9_tools_have_the_consumers_notified(
     moved: BrokerBed, client: BedClient, timestamp: int, is_force: bool, table: dict[int, int]
 ) -> None:
     consumer = moved.connect()
@@ -78,11 +78,11 @@ async def test_4_9_tools_have_the_consumers_told(
     await consumer.all_asked()
     reply = await reset(client, timestamp, version=VERSION_4_9_7, is_force=is_force)
     assert table_of(reply) == table
-    (told,) = await consumer.all_asked()
-    assert told.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET
-    assert told.is_oneway
-    assert told.body == reply.body
-    assert field_texts(told.fields) == {
+    (reported,) = await consumer.all_asked()
+    assert reported.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET
+    assert reported.is_oneway
+    assert reported.body == reply.body
+    assert field_texts(reported.fields) == {
         "topic": "TopicA",
         "group": "g",
         "timestamp": str(timestamp),
@@ -92,7 +92,7 @@ async def test_4_9_tools_have_the_consumers_told(
     assert moved.broker.tables.offsets.queues("g", "TopicA") == {0: 2, 1: 1}
 
 
-async def test_consumers_in_cpp_are_told_in_a_form_that_they_can_read(
+async def test_consumers_in_cpp_get_a_form_that_they_can_read(
     moved: BrokerBed, client: BedClient
 ) -> None:
     consumer = moved.connect()
@@ -100,15 +100,15 @@ async def test_consumers_in_cpp_are_told_in_a_form_that_they_can_read(
     await consumer.all_asked()
     reply = await reset(client, THE_END, version=VERSION_4_9_7)
     assert table_of(reply) == {0: 3, 1: 2}
-    (told,) = await consumer.all_asked()
-    offsets = read_body(ResetOffsetList, told.body).offset_table
+    (reported,) = await consumer.all_asked()
+    offsets = read_body(ResetOffsetList, reported.body).offset_table
     assert [(each.topic, each.broker_name, each.queue_id, each.offset) for each in offsets] == [
         ("TopicA", "broker-a", 0, 3),
         ("TopicA", "broker-a", 1, 2),
     ]
 
 
-async def test_4_9_tools_learn_that_nobody_is_there_and_commit_themselves(
+async def test_4_9_tools_learn_that_no_member_is_connected_and_commit_themselves(
     moved: BrokerBed, client: BedClient
 ) -> None:
     reply = await reset(client, THE_END, version=VERSION_4_9_7)
@@ -123,7 +123,7 @@ async def test_4_9_tools_cannot_move_a_group_without_offsets(
 
 
 @pytest.mark.parametrize("version", [VERSION_4_9_7, VERSION_5_5_0])
-async def test_nobody_is_moved_in_a_topic_that_is_not_there(
+async def test_no_offset_is_moved_in_a_missing_topic(
     moved: BrokerBed, client: BedClient, version: int
 ) -> None:
     reply = await reset(client, THE_END, version=version, topic="no")

@@ -71,7 +71,7 @@ async def test_a_change_is_on_disk_when_it_is_answered_and_survives_a_restart(
         assert bed.broker.config.permission == 6
 
 
-async def test_a_change_that_cannot_be_saved_is_said_to_be_so(tmp_path: Path) -> None:
+async def test_a_change_that_cannot_be_saved_is_reported(tmp_path: Path) -> None:
     disk = FaultyDisk(tmp_path)
     async with broker_bed(tmp_path, disk=disk) as bed:
         client = bed.connect()

@@ -318,7 +318,7 @@ async def test_a_sender_waits_for_the_disk_as_long_as_the_operator_wants(tmp_pat
 
 
 @pytest.mark.slow
-async def test_with_sync_flush_a_late_disk_is_told_with_the_place_of_the_message(
+async def test_with_sync_flush_a_late_disk_is_reported_with_the_place_of_the_message(
     tmp_path: Path,
 ) -> None:
     config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
@@ -329,12 +329,12 @@ async def test_with_sync_flush_a_late_disk_is_told_with_the_place_of_the_message
         await until_late(bed.broker.messages.acks, bed.clock, bed.connect())
         reply = await asking
         assert reply.code == ResponseCode.FLUSH_DISK_TIMEOUT
-        told = read_header(SendMessageReplyHeader, reply.fields)
-        assert parse_offset_id(told.msg_id).physical_offset == 0
-        assert (told.queue_id, told.queue_offset) == (0, 0)
+        reported = read_header(SendMessageReplyHeader, reply.fields)
+        assert parse_offset_id(reported.msg_id).physical_offset == 0
+        assert (reported.queue_id, reported.queue_offset) == (0, 0)
 
 
-async def test_who_may_not_wait_for_the_disk_is_refused_before_anything_is_stored(
+async def test_a_send_that_may_not_wait_for_the_disk_is_refused_before_it_is_stored(
     tmp_path: Path,
 ) -> None:
     config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
@@ -345,7 +345,9 @@ async def test_who_may_not_wait_for_the_disk_is_refused_before_anything_is_store
         assert bed.broker.store.log_end == 0
 
 
-async def test_who_does_not_wait_is_answered_before_the_disk_has_it(tmp_path: Path) -> None:
+async def test_a_client_that_does_not_wait_is_answered_before_the_disk_has_it(
+    tmp_path: Path,
+) -> None:
     config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
     async with broker_bed(tmp_path, store=config) as bed:
         client = bed.connect()

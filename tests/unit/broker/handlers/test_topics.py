@@ -57,7 +57,7 @@ def saved_topics(tmp_path: Path) -> dict[str, TopicConfig]:
     return read_body(TopicConfigTable, content).topic_config_table
 
 
-async def test_a_topic_is_made_as_told_and_on_disk_before_that_is_said(
+async def test_a_topic_is_created_as_requested_and_on_disk_before_the_reply(
     bed: BrokerBed, client: BedClient, tmp_path: Path
 ) -> None:
     reply = await create(client)
@@ -123,7 +123,7 @@ async def test_5_x_tools_learn_that_their_parameter_is_wrong(client: BedClient, 
     assert reply.code == ResponseCode.INVALID_PARAMETER
 
 
-async def test_who_makes_a_topic_learns_that_it_is_not_saved(tmp_path: Path) -> None:
+async def test_a_client_that_makes_a_topic_learns_that_it_is_not_saved(tmp_path: Path) -> None:
     disk = FaultyDisk(tmp_path)
     async with broker_bed(tmp_path, disk=disk) as bed:
         client = bed.connect()

@@ -42,7 +42,7 @@ from tests.support.transactional import (
 
 
 async def given_up_message_id(bed: BrokerBed, client: BedClient) -> str:
-    """The offset id of a half message that nobody answered for."""
+    """The offset id of a half message without an answer."""
     await begin(bed, client, "a")
     bed.clock.advance(73 * 3600)
     await check_transactions(bed.broker)
@@ -79,9 +79,7 @@ async def test_an_end_that_is_none_changes_nothing(
     assert (delivered(bed), over(bed)) == ([], [])
 
 
-async def test_nobody_ends_the_transaction_of_another_group(
-    bed: BrokerBed, client: BedClient
-) -> None:
+async def test_no_group_ends_the_transaction_of_another(bed: BrokerBed, client: BedClient) -> None:
     half = await begin(bed, client, "a")
     reply = await end(client, half, COMMIT, group="thieves")
     assert reply.code == ResponseCode.SYSTEM_ERROR

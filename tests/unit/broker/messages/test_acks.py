@@ -1,4 +1,4 @@
-"""Who waits until what they stored is safe, and what they are told when it is not."""
+"""Senders that wait until what they stored is safe, and what they get when it is not."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -122,7 +122,7 @@ async def test_a_reply_goes_out_as_it_is_when_what_it_tells_of_is_safe(
     assert line.client.connection.deferred_count == 0
 
 
-async def test_whoever_follows_the_log_is_told_of_every_round_even_if_nobody_waits(
+async def test_followers_of_the_log_are_notified_of_every_round_even_without_waiters(
     line: Line,
 ) -> None:
     in_flush_thread(line.acks, 100)
@@ -145,7 +145,7 @@ async def test_replies_to_many_sends_go_out_when_the_last_of_them_is_safe(line: 
 
 
 @pytest.mark.slow
-async def test_each_of_many_sends_is_told_when_the_disk_is_late(line: Line) -> None:
+async def test_each_of_many_sends_gets_an_error_when_the_disk_is_late(line: Line) -> None:
     line.acks.send_when_safe(line.client.connection, 300, stored_frames(line, 1, 2), 2)
     await line.deadline()
     for opaque in (1, 2):
@@ -155,7 +155,7 @@ async def test_each_of_many_sends_is_told_when_the_disk_is_late(line: Line) -> N
     assert line.client.connection.deferred_count == 0
 
 
-async def test_each_of_many_sends_is_told_when_the_disk_has_failed(line: Line) -> None:
+async def test_each_of_many_sends_gets_an_error_when_the_disk_has_failed(line: Line) -> None:
     line.acks.send_when_safe(line.client.connection, 300, stored_frames(line, 1, 2), 2)
     line.acks.flush_failed(SyncFailed("broken"))
     for opaque in (1, 2):
@@ -165,7 +165,7 @@ async def test_each_of_many_sends_is_told_when_the_disk_has_failed(line: Line) -
     assert line.client.connection.deferred_count == 0
 
 
-async def test_nobody_is_told_by_the_flush_thread_itself(line: Line) -> None:
+async def test_the_flush_thread_answers_no_waiter_itself(line: Line) -> None:
     line.when_safe("a", 100)
     in_flush_thread(line.acks, 100, 150, 200)
     assert line.called == []
@@ -203,7 +203,7 @@ async def test_a_one_way_request_leaves_nothing_behind(line: Line) -> None:
     assert line.client.connection.deferred_count == 0
 
 
-async def test_a_client_that_is_gone_hears_nothing_and_stops_nobody(
+async def test_a_client_that_is_gone_gets_nothing_and_stops_nothing_else(
     line: Line, bed: BrokerBed
 ) -> None:
     line.reply(100, OnTimeout.REPORT)
@@ -270,7 +270,7 @@ async def test_late_the_end_of_a_transaction_is_still_waited_for(line: Line) -> 
 
 
 @pytest.mark.slow
-async def test_late_who_delivers_is_woken_late(line: Line) -> None:
+async def test_a_late_delivery_task_is_woken_late(line: Line) -> None:
     line.when_safe("a", 100)
     line.when_safe("b", 200)
     await line.deadline()
@@ -291,7 +291,7 @@ async def test_late_a_producer_is_not_asked_any_more(line: Line) -> None:
 
 
 @pytest.mark.slow
-async def test_nobody_is_late_before_their_own_deadline(line: Line) -> None:
+async def test_no_waiter_is_late_before_its_own_deadline(line: Line) -> None:
     line.reply(100, OnTimeout.REPORT)
     line.clock.advance(TIMEOUT_S - 1)
     line.reply(200, OnTimeout.REPORT, opaque=2)
@@ -335,7 +335,7 @@ async def test_after_a_failed_sync_nothing_that_waits_is_done(line: Line, late: 
 
 
 @pytest.mark.slow
-async def test_who_waits_on_hears_of_the_failure_too(line: Line) -> None:
+async def test_a_client_that_waits_on_gets_the_failure_too(line: Line) -> None:
     line.reply(100, OnTimeout.KEEP_WAITING)
     await line.deadline()
     line.acks.flush_failed(SyncFailed("input/output error"))
@@ -343,7 +343,7 @@ async def test_who_waits_on_hears_of_the_failure_too(line: Line) -> None:
 
 
 @pytest.mark.slow
-async def test_a_closed_line_leaves_no_timer_and_nobody_behind(line: Line) -> None:
+async def test_a_closed_queue_leaves_no_timer_and_no_waiter(line: Line) -> None:
     line.when_safe("a", 100)
     line.acks.close()
     line.clock.advance(10)
@@ -411,7 +411,7 @@ async def test_without_a_slave_a_send_hears_so_at_once(copied: CopiedLine) -> No
     assert copied.acks.late_counts == {ResponseCode.SLAVE_NOT_AVAILABLE: 2}
 
 
-async def test_without_a_slave_a_change_is_said_to_be_done_here_alone(copied: CopiedLine) -> None:
+async def test_without_a_slave_a_change_is_reported_as_local(copied: CopiedLine) -> None:
     copied.reply(100, OnTimeout.EXPLAIN)
     reply = await copied.client.replied()
     assert reply.code == ResponseCode.SLAVE_NOT_AVAILABLE
@@ -493,7 +493,9 @@ async def test_readers_see_what_a_slave_has_and_everything_without_one(
     await eventually(lambda: copied.safe_ends[-1] == EVERYTHING)
 
 
-async def test_who_may_not_be_master_any_more_tells_nobody_anything(bed: BrokerBed) -> None:
+async def test_a_broker_that_may_not_be_master_any_more_acknowledges_nothing(
+    bed: BrokerBed,
+) -> None:
     is_master = True
     copies = ReplicaProgress(1000, lambda: 100, slaves_needed=0)
     copies.lead(frozenset({Replica(1, "store")}), lambda: is_master)

@@ -49,22 +49,22 @@ def everything_is_seen(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
     found = [(each.levelno, each.getMessage()) for each in caplog.records]
     caplog.clear()
     return found
 
 
-def test_each_limit_that_is_passed_is_told_once_with_what_comes_next(
+def test_each_limit_that_is_passed_is_reported_once_with_what_comes_next(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = f"percent of the disk of {tmp_path}/commitlog is in use"
     with bed(tmp_path, clock) as here:
         here.clean_at(75)
-        assert said(caplog) == []
+        assert logged(caplog) == []
         here.clean_at(76)
         here.clean_at(80)
-        assert said(caplog) == [
+        assert logged(caplog) == [
             (
                 logging.WARNING,
                 (
@@ -74,7 +74,7 @@ def test_each_limit_that_is_passed_is_told_once_with_what_comes_next(
             )
         ]
         here.clean_at(86)
-        assert said(caplog) == [
+        assert logged(caplog) == [
             (
                 logging.WARNING,
                 (
@@ -89,25 +89,25 @@ def test_each_limit_that_is_passed_is_told_once_with_what_comes_next(
             logging.ERROR,
             f"no message is taken: 91 {place}; senders are refused until it is 88 percent or less",
         )
-        assert said(caplog) == [full]
+        assert logged(caplog) == [full]
         clock.advance(600)
         here.clean_at(91)
-        assert said(caplog) == [full]
+        assert logged(caplog) == [full]
         here.clean_at(50)
-        assert said(caplog) == [(logging.INFO, f"50 {place}: there is room again")]
+        assert logged(caplog) == [(logging.INFO, f"50 {place}: there is room again")]
 
 
-def test_who_wants_files_to_go_by_force_is_told_that_they_will(
+def test_forced_deletion_of_files_is_logged_at_the_start(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with bed(tmp_path, clock, clean_by_force=True) as here:
         here.clean_at(76)
-        ((level, text),) = said(caplog)
+        ((level, text),) = logged(caplog)
         assert level == logging.WARNING
         assert "above 85 percent the oldest messages are deleted whatever their age" in text
 
 
-def test_what_goes_by_force_is_told_with_reason_and_count(
+def test_what_goes_by_force_is_reported_with_reason_and_count(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with bed(tmp_path, clock, clean_by_force=True) as here:
@@ -116,7 +116,7 @@ def test_what_goes_by_force_is_told_with_reason_and_count(
         here.clean_at(86)
         gone = here.store.min_offset("TopicA", 0)
         assert 0 < gone < 40
-        (level, text), _ = said(caplog)
+        (level, text), _ = logged(caplog)
         assert level == logging.WARNING
         assert text.startswith(
             f"deleted {gone} messages in 4 files of the log, 4 of them younger than 72 hours, "
@@ -124,7 +124,7 @@ def test_what_goes_by_force_is_told_with_reason_and_count(
         )
 
 
-def test_what_goes_by_age_is_told_with_its_count(
+def test_what_goes_by_age_is_reported_with_its_count(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with bed(tmp_path, clock) as here:
@@ -133,7 +133,7 @@ def test_what_goes_by_age_is_told_with_its_count(
         clock.advance(73 * HOUR_S)
         here.expiry.clean(is_requested=True)
         gone = here.store.min_offset("TopicA", 0)
-        ((level, text),) = said(caplog)
+        ((level, text),) = logged(caplog)
         assert level == logging.INFO
         assert text.startswith(
             f"deleted {gone} messages in 4 files of the log, all older than 72 hours; "
@@ -151,6 +151,6 @@ def test_a_postponed_removal_is_logged_once(
         caplog.clear()
         here.expiry.clean(is_requested=True)
         here.expiry.clean(is_requested=True)
-    ((level, text),) = said(caplog)
+    ((level, text),) = logged(caplog)
     assert level == logging.WARNING
     assert text.startswith("removal of old files is postponed, retrying: [Errno 24]")

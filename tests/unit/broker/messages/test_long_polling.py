@@ -97,7 +97,7 @@ async def test_a_pull_whose_filter_does_not_match_sleeps_on(long_polls: LongPoll
     await eventually(lambda: puller.answers)
 
 
-async def test_what_is_not_on_disk_yet_wakes_nobody_until_it_is(long_polls: LongPolls) -> None:
+async def test_what_is_not_on_disk_yet_wakes_no_pull_until_it_is(long_polls: LongPolls) -> None:
     puller = Puller()
     long_polls.wait(puller, 15)
     long_polls.announce_when_safe("orders", 3, 100)
@@ -123,7 +123,7 @@ async def test_a_queue_is_announced_once_when_all_of_it_is_on_disk(long_polls: L
 
 
 @pytest.mark.slow
-async def test_a_pull_is_told_when_its_time_is_over_and_not_before(
+async def test_a_pull_is_answered_when_its_time_is_over_and_not_before(
     long_polls: LongPolls, clock: FakeClock
 ) -> None:
     short, long = Puller(), Puller()
@@ -140,7 +140,7 @@ async def test_a_pull_is_told_when_its_time_is_over_and_not_before(
     assert sleeper_count(long_polls) == 0
 
 
-async def test_a_forgotten_pull_is_neither_woken_nor_told(
+async def test_a_forgotten_pull_is_neither_woken_nor_answered(
     long_polls: LongPolls, clock: FakeClock
 ) -> None:
     gone, left = Puller(), Puller()
@@ -154,7 +154,7 @@ async def test_a_forgotten_pull_is_neither_woken_nor_told(
     assert gone.answers == []
 
 
-async def test_at_the_end_everybody_is_told_that_nothing_came(long_polls: LongPolls) -> None:
+async def test_at_the_end_every_pull_is_answered_with_nothing(long_polls: LongPolls) -> None:
     waiting, late = Puller(), Puller()
     long_polls.wait(waiting, 15)
     long_polls.close()
@@ -163,7 +163,7 @@ async def test_at_the_end_everybody_is_told_that_nothing_came(long_polls: LongPo
     assert sleeper_count(long_polls) == 0
 
 
-async def test_nobody_is_told_twice_when_the_end_comes(
+async def test_no_waiter_is_answered_twice_when_the_end_comes(
     long_polls: LongPolls, clock: FakeClock
 ) -> None:
     puller = Puller()

@@ -35,12 +35,14 @@ def limits(count_max: int = 32, size_max: int | None = None, flags: int = 4) -> 
 
 
 @pytest.mark.parametrize("size_max", [None, 0, 262_144, 2**31 - 1])
-def test_who_names_no_size_or_that_of_java_gets_what_is_usual(size_max: int | None) -> None:
+def test_a_client_that_names_no_size_or_that_of_java_gets_what_is_usual(
+    size_max: int | None,
+) -> None:
     found = limits(size_max=size_max)
     assert (found.count_max, found.size_max, found.is_bulk) == (32, USUAL_SIZE, False)
 
 
-def test_who_names_a_size_gets_as_much_up_to_the_limit() -> None:
+def test_a_client_that_names_a_size_gets_as_much_up_to_the_limit() -> None:
     found = limits(count_max=1_000_000, size_max=1 << 20)
     assert (found.count_max, found.size_max, found.is_bulk) == (10_000 // 91, 10_000, True)
 
@@ -50,6 +52,6 @@ def test_a_pull_brings_one_message_at_least(count_max: int) -> None:
     assert limits(count_max).count_max == 1
 
 
-def test_a_pull_without_a_subscription_needs_members_who_have_one() -> None:
+def test_a_pull_without_a_subscription_needs_members_that_have_one() -> None:
     with pytest.raises(NotSubscribed):
         limits(flags=int(PullFlag.SUSPEND))

@@ -27,7 +27,7 @@ async def test_files_that_are_closed_by_themselves_are_no_error(
     assert [each.levelname for each in caplog.records if "refused" in each.message] == ["WARNING"]
 
 
-async def test_senders_who_are_refused_are_seen_in_the_log(
+async def test_senders_that_are_refused_are_seen_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = FaultyDisk(tmp_path)

@@ -161,7 +161,7 @@ def test_the_subscription_of_the_group_counts() -> None:
 
 
 @pytest.mark.parametrize("group", [None, subscribed()])
-def test_who_has_not_subscribed_gets_nothing(group: ConsumerGroup[str] | None) -> None:
+def test_a_client_that_has_not_subscribed_gets_nothing(group: ConsumerGroup[str] | None) -> None:
     with pytest.raises(NotSubscribed) as caught:
         filter_of_pull(pull(), group, SETTINGS, SQL_ON)
     assert caught.value.code is ResponseCode.SUBSCRIPTION_NOT_EXIST

@@ -29,7 +29,7 @@ def test_no_metric_has_the_name_of_another() -> None:
     assert Counter(metric.name for metric in METRICS).most_common(1)[0][1] == 1
 
 
-async def test_everything_that_is_said_is_declared(tmp_path: Path) -> None:
+async def test_every_exposed_metric_is_declared(tmp_path: Path) -> None:
     kinds = {metric.name: metric.kind.value for metric in METRICS}
     async with broker_bed(tmp_path) as bed:
         found = measured(bed).kinds
@@ -114,7 +114,7 @@ async def test_transactions_are_counted_by_their_end(tmp_path: Path) -> None:
     assert found.value("rocketmq_finish_message_latency_sum") >= 4000
 
 
-async def test_who_is_connected_is_counted_by_kind(tmp_path: Path) -> None:
+async def test_a_client_that_is_connected_is_counted_by_kind(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
         for number in range(2):
             client = bed.connect()

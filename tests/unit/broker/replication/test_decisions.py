@@ -29,12 +29,12 @@ def test_a_slave_goes_on_where_it_is(reported: int, position: int) -> None:
     assert first_position(reported, 4096, 9000) == position
 
 
-def test_a_slave_that_has_more_than_its_master_is_told_what_to_do() -> None:
+def test_a_slave_that_has_more_than_its_master_learns_what_to_do() -> None:
     with pytest.raises(SlaveAhead, match=r"ends at 9001, the master's at 9000.*store directory"):
         first_position(9001, 4096, 9000)
 
 
-def test_a_slave_that_was_away_for_too_long_is_told_what_to_do() -> None:
+def test_a_slave_that_was_away_for_too_long_learns_what_to_do() -> None:
     with pytest.raises(SlaveBehind, match=r"starts at 4096.*store directory"):
         first_position(4095, 4096, 9000)
 
@@ -95,7 +95,7 @@ OWN = EpochHistory(
 
 @pytest.mark.parametrize("cut_end", [3000, 5000, 6500])
 def test_what_one_master_wrote_last_may_be_cut(cut_end: int) -> None:
-    """Epochs that it held one after the other count as one: nobody else wrote in between."""
+    """Epochs that it held one after the other count as one: no other wrote in between."""
     check_cut(OWN, 0, 7000, cut_end=cut_end, acknowledged=START)
 
 

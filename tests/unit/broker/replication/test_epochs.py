@@ -143,7 +143,7 @@ def test_everything_survives(tmp_path: Path) -> None:
     assert (again.seen, again.assigned_role) == (9, AssignedRole(is_master=False, broker_id=2))
 
 
-def test_what_was_heard_of_is_not_forgotten_with_the_end_of_the_log(tmp_path: Path) -> None:
+def test_what_was_seen_is_not_forgotten_with_the_end_of_the_log(tmp_path: Path) -> None:
     epochs = remembered(tmp_path)
     epochs.begin(3, 100)
     epochs.cut(100)
@@ -163,7 +163,7 @@ def test_a_file_that_cannot_be_right_is_not_believed(tmp_path: Path) -> None:
         remembered(tmp_path)
 
 
-def test_a_master_that_follows_another_one_remembers_who_displaced_it(tmp_path: Path) -> None:
+def test_a_master_that_follows_another_one_remembers_which_displaced_it(tmp_path: Path) -> None:
     epochs = remembered(tmp_path)
     epochs.begin(3, 100)
     epochs.note_followed(3, "10.0.0.2:10911", 5_000)
@@ -179,7 +179,7 @@ def test_a_master_that_follows_another_one_remembers_who_displaced_it(tmp_path: 
     assert remembered(tmp_path).displaced is None
 
 
-def test_a_broker_that_only_followed_was_displaced_by_nobody(tmp_path: Path) -> None:
+def test_a_broker_that_only_followed_was_not_displaced(tmp_path: Path) -> None:
     epochs = remembered(tmp_path)
     for epoch in (4, 5):
         epochs.follow(epoch, (EpochStart(4, 0, "b"),))

@@ -65,7 +65,7 @@ def test_a_message_is_what_was_sealed(message: Message) -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda each: type(each).__name__)
-def test_who_has_another_secret_is_not_trusted(message: Message) -> None:
+def test_a_slave_that_has_another_secret_is_not_trusted(message: Message) -> None:
     with pytest.raises(NotTrusted):
         seal().opened(*parts(seal(b"another secret").sealed(message)), type(message))
 
@@ -181,7 +181,7 @@ async def test_a_master_that_is_outdated_is_not_followed(
         assert slave.store.log_end == 0
 
 
-async def test_what_the_master_never_had_is_told_to_the_slave(tmp_path: Path) -> None:
+async def test_what_the_master_never_had_is_reported_to_the_slave(tmp_path: Path) -> None:
     mine, theirs = shared(tmp_path / "master"), shared(tmp_path / "slave")
     end = await old_master(tmp_path / "slave", theirs)
     mine.epochs.follow(1, theirs.epochs.history.starts)

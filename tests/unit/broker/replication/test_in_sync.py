@@ -66,7 +66,7 @@ def wanted(members: set[int], *states: ReplicaState) -> set[int]:
     )
 
 
-def test_whoever_is_near_and_linked_comes_in() -> None:
+def test_a_slave_that_is_near_and_linked_joins() -> None:
     assert wanted({1}, follower(2), follower(3, 100)) == {1, 2}
 
 
@@ -94,7 +94,7 @@ def following(
     )
 
 
-def test_whoever_comes_in_must_have_what_was_acknowledged() -> None:
+def test_a_slave_that_comes_in_must_have_what_was_acknowledged() -> None:
     """The master that was alone has it; the one that joins might be its successor."""
     assert following({1}, {1, 2}, {1: 100, 2: 99}) == {1}
     assert following({1}, {1, 2}, {1: 100, 2: 100}) == {1, 2}
@@ -104,7 +104,7 @@ def test_where_nothing_is_promised_everybody_near_comes_in() -> None:
     assert following({1}, {1, 2}, {1: 100, 2: 99}, replicas_needed=1) == {1, 2}
 
 
-def test_a_set_shrinks_only_when_those_who_stay_have_what_was_acknowledged() -> None:
+def test_a_set_shrinks_only_when_those_that_stay_have_what_was_acknowledged() -> None:
     """3 and the master have it, 2 does not yet: without 3, a successor might be 2."""
     assert following({1, 2, 3}, {1, 2}, {1: 100, 2: 99, 3: 100}) == {1, 2, 3}
     assert following({1, 2, 3}, {1, 2}, {1: 100, 2: 100, 3: 100}) == {1, 2}
@@ -114,7 +114,7 @@ def test_a_master_may_remain_alone() -> None:
     assert following({1, 2}, {1}, {1: 100, 2: 0}) == {1}
 
 
-def test_who_comes_in_may_stand_in_for_who_goes() -> None:
+def test_a_slave_that_joins_may_replace_one_that_leaves() -> None:
     assert following({1, 2, 3}, {1, 2, 4}, {1: 100, 2: 0, 3: 100, 4: 100}) == {1, 2, 4}
 
 

@@ -78,7 +78,9 @@ def master(epoch: int, *, is_master: bool = True) -> OtherBroker:
         "the latest of all",
     ],
 )
-def test_who_goes_before(epoch: int, masters: Sequence[OtherBroker], expected: int | None) -> None:
+def test_which_successor_goes_before(
+    epoch: int, masters: Sequence[OtherBroker], expected: int | None
+) -> None:
     found = successor(epoch, masters)
     assert (None if found is None else found.epoch) == expected
 
@@ -90,7 +92,9 @@ def others(clock: FakeClock, broker_id: int = 0) -> OtherBrokers:
 
 
 @pytest.mark.parametrize(("broker_id", "expected"), [(0, 1), (3, 3)])
-async def test_who_is_succeeded_gets_an_id_that_is_free(broker_id: int, expected: int) -> None:
+async def test_a_slave_that_is_succeeded_gets_an_id_that_is_free(
+    broker_id: int, expected: int
+) -> None:
     found = await succession_by(master(5), others(FakeClock(), broker_id))
     assert found == Succession(master(5), expected)
 

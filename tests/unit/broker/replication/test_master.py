@@ -133,7 +133,7 @@ async def test_with_sync_flush_nothing_is_sent_that_is_not_on_disk(tmp_path: Pat
 
 
 @pytest.mark.parametrize("reported", [-1, 10_000])
-async def test_a_slave_that_cannot_go_on_is_told_off_in_one_line(
+async def test_a_slave_that_cannot_continue_is_refused_in_one_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, reported: int
 ) -> None:
     async with serving_master(tmp_path) as master, raw_slave(master.port) as (reader, writer):
@@ -185,7 +185,7 @@ async def test_strangers_cannot_take_all_descriptors(tmp_path: Path) -> None:
             writer.close()
 
 
-async def test_a_slave_from_an_address_that_nobody_trusts_is_refused(
+async def test_a_slave_from_an_untrusted_address_is_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving_master(tmp_path) as master:
@@ -243,7 +243,7 @@ async def tap(master: Master) -> AsyncIterator[tuple[str, list[bytes]]]:
 
 
 @pytest.mark.parametrize("has_secret", [False, True])
-async def test_an_encrypted_copy_is_the_same_and_nobody_reads_it_on_its_way(
+async def test_an_encrypted_copy_is_the_same_and_unreadable_on_its_way(
     tmp_path: Path, authority: Authority, holder: Holder, *, has_secret: bool
 ) -> None:
     def secret(name: str) -> SharedSecret | None:

@@ -48,7 +48,7 @@ async def asked(tmp_path: Path) -> AsyncIterator[tuple[OtherBrokers, OtherBroker
         identity = OwnIdentity(config.cluster_name, "broker-a", 0, NOWHERE, NOWHERE)
         address = f"{HOST}:{life.broker.config.listen_port}"
         found = OtherBroker(address, 1, life.broker.store.log_end)
-        # One name server that is not there stops nobody.
+        # One name server that is not there stops nothing.
         yield OtherBrokers(peers, None, identity, lambda: (NOWHERE, name_server)), found
 
 

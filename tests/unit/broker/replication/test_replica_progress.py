@@ -22,7 +22,7 @@ class Log:
         return slave
 
 
-def test_without_a_slave_nobody_waits_and_everything_is_shown() -> None:
+def test_without_a_slave_no_send_waits_and_everything_is_shown() -> None:
     replicas = Log().replicas
     assert not replicas.is_awaited(5000)
     assert replicas.shown_end == EVERYTHING
@@ -77,7 +77,7 @@ def test_a_slave_that_comes_near_again_hides_nothing() -> None:
     assert log.replicas.shown_end == 6000
 
 
-def test_every_change_is_told() -> None:
+def test_every_change_is_reported() -> None:
     log = Log()
     slave = log.slave(4900)
     log.replicas.confirm(slave, 5000)
@@ -107,7 +107,7 @@ class ElectedMaster(Log):
         return slave
 
 
-def test_only_who_is_in_sync_confirms() -> None:
+def test_only_in_sync_slaves_confirm() -> None:
     master = ElectedMaster({1, 2})
     master.replica(3, 5000)
     assert master.replicas.confirmed_end == 0
@@ -141,7 +141,7 @@ def test_what_a_successor_may_lack_is_not_shown() -> None:
     assert master.replicas.shown_end == 5200
 
 
-def test_who_is_in_sync_with_nobody_shows_everything() -> None:
+def test_a_master_without_in_sync_slaves_shows_everything() -> None:
     master = ElectedMaster({1})
     master.end = 5300
     assert master.replicas.shown_end == EVERYTHING
@@ -181,7 +181,7 @@ def test_members_are_followed_though_they_are_away() -> None:
     assert (known[3].confirmed_end, known[3].caught_up_at_s) == (5000, 100.0)
 
 
-def test_who_comes_back_with_an_empty_disk_confirms_nothing() -> None:
+def test_a_slave_that_comes_back_with_an_empty_disk_confirms_nothing() -> None:
     """It has the number of a member, and is another store."""
     master = ElectedMaster({1, 2})
     master.replicas.join(Slave("somewhere:2", 5000, 5000, Replica(2, "another store")))

@@ -47,8 +47,8 @@ async def test_a_slave_that_was_away_goes_on_where_it_was(tmp_path: Path) -> Non
     # What it reports first is where its master starts to send.
     other = ScriptedMaster()
     async with other as address, running_slave(tmp_path / "slave", address):
-        await eventually(lambda: len(other.heard) >= 8)
-        assert other.heard.startswith(end.to_bytes(8))
+        await eventually(lambda: len(other.received) >= 8)
+        assert other.received.startswith(end.to_bytes(8))
 
 
 async def test_a_master_that_comes_back_is_followed_again(tmp_path: Path) -> None:
@@ -78,21 +78,21 @@ async def test_a_slave_without_a_master_says_so_once(
 
 
 class ScriptedMaster:
-    """Sends what it is told, and keeps what it hears."""
+    """Sends given bytes, and keeps what it receives."""
 
     def __init__(self, *pieces: bytes) -> None:
         self._pieces = pieces
-        self.heard = b""
+        self.received = b""
         self.link_count = 0
         self.port = free_port(HOST)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.link_count += 1
-        self.heard = b""
+        self.received = b""
         for piece in self._pieces:
             writer.write(piece)
         while data := await reader.read(100):
-            self.heard += data
+            self.received += data
         writer.close()
 
     async def __aenter__(self) -> str:
@@ -108,8 +108,8 @@ async def test_our_slave_makes_the_store_of_an_apache_master(tmp_path: Path) -> 
     apache = ScriptedMaster(*recorded("master"))
     async with apache as address, running_slave(tmp_path / "slave", address, SIZES) as slave:
         await eventually(lambda: slave.store.log_end == 50817)
-        await eventually(lambda: apache.heard.endswith((50817).to_bytes(8)))
-        assert apache.heard.startswith(bytes(8))
+        await eventually(lambda: apache.received.endswith((50817).to_bytes(8)))
+        assert apache.received.startswith(bytes(8))
     assert log_bytes(tmp_path / "slave") == log_bytes(original)
 
 
@@ -120,7 +120,7 @@ async def test_our_slave_makes_the_store_of_an_apache_master(tmp_path: Path) -> 
         (encode_header(100, 1) + b"x", "mappedFileSizeCommitLog"),
     ],
 )
-async def test_nonsense_costs_the_link_and_is_said(
+async def test_invalid_frames_cost_the_link_and_are_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, piece: bytes, reason: str
 ) -> None:
     async with ScriptedMaster(piece) as address, running_slave(tmp_path, address):

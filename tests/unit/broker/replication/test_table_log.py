@@ -87,7 +87,7 @@ def test_a_record_says_all_that_the_table_has_from_then_on(tmp_path: Path) -> No
     assert [msgspec.json.decode(each.body)["config"]["retryMaxTimes"] for each in groups] == [3]
 
 
-def test_whoever_has_the_log_has_the_tables(tmp_path: Path) -> None:
+def test_a_slave_that_has_the_log_has_the_tables(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         master = leading(store)
         master.topics.update(ORDERS)

@@ -38,7 +38,7 @@ from tests.support.eventually import eventually
 SLAVE = "broker-a/1"
 
 
-async def test_a_master_that_is_away_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_master_that_is_away_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async with Cluster(replicas=1) as cluster:
         await cluster.copied()
         await cluster.kill_master()
@@ -48,7 +48,7 @@ async def test_a_master_that_is_away_is_said_once(caplog: pytest.LogCaptureFixtu
     assert caplog.text.count("not all tables of master") == 1
 
 
-async def test_a_master_that_is_away_is_told_what_it_missed_when_it_is_back() -> None:
+async def test_a_master_that_was_away_receives_what_it_missed() -> None:
     async with Cluster(replicas=1) as cluster:
         topic = await cluster.new_topic(queues=1)
         cluster._brokers["broker-a"].tables.offsets.commit("g", topic, 0, 5)
@@ -146,9 +146,9 @@ async def test_progress_is_copied_and_kept() -> None:
         await send(cluster, topic)
         await cluster.copied()
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
-        said = note_progress(master, 7, master.store.log_end)
+        printed = note_progress(master, 7, master.store.log_end)
         await cluster.copied()
-        await eventually(lambda: slave.waiting.progress.snapshot() == said)
+        await eventually(lambda: slave.waiting.progress.snapshot() == printed)
         assert transaction_progress_of(slave.tables.offsets.snapshot()).half_offset == 7
         for saver in (slave.tables.savers.levels, slave.tables.savers.timers):
             await eventually(partial(_is_saved, saver))
@@ -165,7 +165,7 @@ async def test_progress_that_the_log_does_not_have_yet_waits_for_it() -> None:
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
         await until_linked(slave)
         before = slave.waiting.progress.snapshot()
-        said = note_progress(master, 7, master.store.log_end + 1)
+        printed = note_progress(master, 7, master.store.log_end + 1)
         await slave.replication.table_sync.sync()
         await slave.replication.table_sync.sync_progress()
         save_progress(slave.waiting.progress, slave.replication)
@@ -173,7 +173,7 @@ async def test_progress_that_the_log_does_not_have_yet_waits_for_it() -> None:
         await send(cluster, topic)
         await eventually(lambda: slave.store.log_end == master.store.log_end)
         # It waits for nothing else.
-        assert slave.waiting.progress.snapshot() == said
+        assert slave.waiting.progress.snapshot() == printed
 
 
 async def test_a_slave_that_stops_keeps_what_its_log_has() -> None:
@@ -183,13 +183,13 @@ async def test_a_slave_that_stops_keeps_what_its_log_has() -> None:
         await cluster.copied()
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
         await until_linked(slave)
-        said = note_progress(master, 7, master.store.log_end)
+        printed = note_progress(master, 7, master.store.log_end)
         await slave.replication.table_sync.sync()
         await cluster.stop_broker(SLAVE)
         await cluster.start_broker(SLAVE)
         again = cluster._brokers[SLAVE]
         assert again is not slave
-        assert again.waiting.progress.snapshot() == said
+        assert again.waiting.progress.snapshot() == printed
 
 
 async def test_a_new_link_asks_for_progress_before_all_tables_are_copied(
@@ -198,8 +198,8 @@ async def test_a_new_link_asks_for_progress_before_all_tables_are_copied(
     monkeypatch.setattr(table_sync, "PERIOD_S", 3600.0)
     async with Cluster(replicas=1) as cluster:
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
-        said = note_progress(master, 7, 0)
-        await eventually(lambda: slave.waiting.progress.snapshot() == said)
+        printed = note_progress(master, 7, 0)
+        await eventually(lambda: slave.waiting.progress.snapshot() == printed)
 
 
 async def test_progress_of_our_own_masters_is_copied_when_it_has_changed(
@@ -210,8 +210,8 @@ async def test_progress_of_our_own_masters_is_copied_when_it_has_changed(
         await cluster.copied()
         master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
         for offset in (1, 2):
-            said = note_progress(master, offset, 0)
-            await eventually(lambda: slave.waiting.progress.snapshot() == said)  # noqa: B023  Awaited at once.
+            printed = note_progress(master, offset, 0)
+            await eventually(lambda: slave.waiting.progress.snapshot() == printed)  # noqa: B023  Awaited at once.
 
 
 async def test_progress_that_waits_is_asked_for_again_after_a_new_link() -> None:

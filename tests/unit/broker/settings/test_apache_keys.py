@@ -60,7 +60,7 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
     }
     # What differs on purpose.
     assert config_texts(DEFAULT)["flushDelayOffsetInterval"] == "1000"
-    # And what we do not do by default: it deletes messages that somebody may be waiting for.
+    # And what we do not do by default: it deletes messages that may not be consumed yet.
     set_for_it.add("cleanFileForciblyEnable")
     # Or it refuses what senders might wait for.
     set_for_it.add("waitTimeMillsInSendQueue")
@@ -237,7 +237,7 @@ def test_what_is_false_only_to_java_is_named() -> None:
 
 
 @pytest.mark.parametrize("server", ["49", "55"])
-def test_of_every_key_of_a_real_broker_it_is_said_what_happens_to_it(server: str) -> None:
+def test_every_key_of_a_real_broker_has_a_documented_treatment(server: str) -> None:
     for settings in recorded_settings(server):
         assert not settings.keys() - TREATMENTS.keys()
 
@@ -274,7 +274,7 @@ def test_the_account_of_a_broker_is_obeyed_and_never_shown() -> None:
     ("settings", "host"),
     [
         ({}, "127.0.0.1"),
-        # What clients are told need not be an address of this machine at all.
+        # What clients connect to need not be an address of this machine at all.
         ({"brokerIP1": "10.1.2.3"}, "127.0.0.1"),
         ({"brokerIP1": "10.1.2.3", "bindAddress": "0.0.0.0"}, "0.0.0.0"),  # noqa: S104
     ],
@@ -321,7 +321,7 @@ def test_what_is_written_is_read_back() -> None:
     assert ignored == []
 
 
-def test_what_nobody_set_is_written_as_it_works() -> None:
+def test_unset_options_are_written_with_their_defaults() -> None:
     texts = config_texts(replace(DEFAULT, listen_port=10921))
     assert texts["bindAddress"] == texts["brokerIP1"] == texts["brokerIP2"] == "127.0.0.1"
     assert texts["haListenPort"] == "10922"

@@ -36,7 +36,7 @@ def data(group: str, **versions: int) -> ConsumerData:
 # --- consumers ---
 
 
-def test_the_members_are_told_of_newcomers_and_of_topics_that_come_or_go() -> None:
+def test_members_are_notified_of_newcomers_and_of_topics_that_come_or_go() -> None:
     consumers = Consumers[str]()
     assert consumers.register("c1", client("a"), data("g", orders=1))
     assert not consumers.register("c1", client("a"), data("g", orders=1))
@@ -136,7 +136,7 @@ def test_a_consumer_leaves_one_group_or_all_of_them() -> None:
     assert list(group.members) == ["c2"]
 
 
-def test_a_group_that_was_empty_starts_anew() -> None:
+def test_a_group_that_was_empty_starts_again() -> None:
     consumers = Consumers[str]()
     consumers.register("c1", client("a"), data("g", orders=9))
     consumers.forget("c1")
@@ -163,7 +163,7 @@ def test_consumers_that_fall_silent_are_forgotten() -> None:
 # --- producers ---
 
 
-def test_a_producer_is_found_by_its_id_where_it_was_heard_last() -> None:
+def test_a_producer_is_found_by_its_id_where_it_was_seen_last() -> None:
     producers = Producers[str]()
     producers.register("g", "old", client("a"))
     producers.register("g", "new", client("a"))

@@ -218,7 +218,7 @@ def at(progress: ProgressTables) -> tuple[int, int, int]:
     )
 
 
-def told(offset: int, true_at: int | None = None) -> AllProgress:
+def progress_of(offset: int, true_at: int | None = None) -> AllProgress:
     return AllProgress(
         offset_table={1: offset},
         timers=TimerProgress(next_offset=offset, true_at=true_at),
@@ -230,15 +230,15 @@ def told(offset: int, true_at: int | None = None) -> AllProgress:
 @pytest.fixture
 def master() -> ProgressTables:
     made = tables()
-    made.follow(told(7, true_at=100), 0)
+    made.follow(progress_of(7, true_at=100), 0)
     made.confirm(100)
     return made
 
 
 def test_a_slave_uses_what_its_master_says_when_its_log_has_it(master: ProgressTables) -> None:
     slave = tables()
-    said = read_body(AllProgress, write_body(master.snapshot()))
-    assert slave.follow(said, 0)
+    printed = read_body(AllProgress, write_body(master.snapshot()))
+    assert slave.follow(printed, 0)
     slave.confirm(99)
     assert at(slave) == (0, 0, 0)
     slave.confirm(100)
@@ -246,9 +246,9 @@ def test_a_slave_uses_what_its_master_says_when_its_log_has_it(master: ProgressT
     assert slave.snapshot() == master.snapshot()
 
 
-def test_what_is_said_of_no_log_waits_for_the_end_that_was_asked_for() -> None:
+def test_progress_of_no_known_log_waits_for_the_requested_end() -> None:
     slave = tables()
-    slave.follow(told(7), 300)
+    slave.follow(progress_of(7), 300)
     slave.confirm(299)
     assert at(slave) == (0, 0, 0)
     slave.confirm(300)
@@ -269,23 +269,23 @@ def test_what_a_master_does_not_speak_of_stays(master: ProgressTables) -> None:
     assert at(master) == (9, 7, 7)
 
 
-def test_what_cannot_be_taken_yet_is_said(master: ProgressTables) -> None:
-    assert master.follow(told(8, true_at=200), 0)
-    assert not master.follow(told(9, true_at=300), 0)
+def test_what_cannot_be_taken_yet_is_reported(master: ProgressTables) -> None:
+    assert master.follow(progress_of(8, true_at=200), 0)
+    assert not master.follow(progress_of(9, true_at=300), 0)
     master.confirm(200)
-    assert master.follow(told(9, true_at=300), 0)
+    assert master.follow(progress_of(9, true_at=300), 0)
 
 
 @pytest.mark.parametrize(("log_end", "expected"), [(200, 8), (199, 7), (99, 0)])
 def test_a_log_settles_all_of_them(master: ProgressTables, log_end: int, expected: int) -> None:
-    master.follow(told(8, true_at=200), 0)
+    master.follow(progress_of(8, true_at=200), 0)
     master.truncate(log_end)
     master.confirm(1000)
     assert at(master) == (expected,) * 3
 
 
 def test_what_waits_is_forgotten_with_the_link(master: ProgressTables) -> None:
-    master.follow(told(8, true_at=200), 0)
+    master.follow(progress_of(8, true_at=200), 0)
     master.withdraw()
     master.confirm(1000)
     assert at(master) == (7, 7, 7)

@@ -106,7 +106,7 @@ def test_only_changes_are_counted() -> None:
 # --- resets ---
 
 
-def test_a_reset_is_stronger_than_commits_until_a_pull_has_heard_of_it() -> None:
+def test_a_reset_is_stronger_than_commits_until_a_pull_has_seen_it() -> None:
     found = table({("g", "t", 0): 50, ("g", "t", 1): 50})
     found.reset("g", "t", 0, 10)
     assert found.find("g", "t", 0) == 10
@@ -333,7 +333,7 @@ def test_a_slave_follows_its_master_also_back() -> None:
     assert slave.find("g", "t", 0) == 3
 
 
-def test_what_was_committed_at_the_slave_does_not_go_back_and_is_told() -> None:
+def test_what_was_committed_at_the_slave_does_not_go_back_and_is_reported() -> None:
     slave = OffsetTable(is_slave=True)
     slave.follow(of_master(5))
     slave.commit("g", "t", 0, 9)
@@ -343,7 +343,7 @@ def test_what_was_committed_at_the_slave_does_not_go_back_and_is_told() -> None:
     assert slave.follow(of_master(5)) == [OwnOffset("g", "t", 0, 9)]
 
 
-def test_a_group_that_is_new_to_the_master_is_told() -> None:
+def test_a_group_that_is_new_to_the_master_is_reported() -> None:
     slave = OffsetTable(is_slave=True)
     slave.commit("g", "t", 0, 9)
     assert slave.follow(ConsumerOffsetTable()) == [OwnOffset("g", "t", 0, 9)]
@@ -352,7 +352,7 @@ def test_a_group_that_is_new_to_the_master_is_told() -> None:
     assert slave.find("g", "t", 0) == 9
 
 
-def test_what_the_master_was_told_is_its_own_affair() -> None:
+def test_the_settings_of_the_master_stay_its_own() -> None:
     slave = OffsetTable(is_slave=True)
     slave.commit("g", "t", 0, 9)
     (own,) = slave.follow(of_master(5))
@@ -375,7 +375,7 @@ def test_a_pull_commits_nothing_at_a_slave() -> None:
     assert slave.find("g", "t", 0) is None
 
 
-def test_a_deleted_topic_is_not_told() -> None:
+def test_a_deleted_topic_is_not_reported() -> None:
     slave = OffsetTable(is_slave=True)
     slave.commit("g", "t", 0, 9)
     slave.forget_topic("t")
@@ -454,13 +454,13 @@ def test_a_slave_does_not_take_the_check_from_the_table_of_its_master() -> None:
 
 
 @pytest.mark.parametrize(("log_end", "expected"), [(700, 7), (699, 5), (0, 0)])
-def test_a_table_can_be_told_as_it_is_true_for_a_shorter_log(log_end: int, expected: int) -> None:
+def test_a_table_can_be_sent_as_it_is_true_for_a_shorter_log(log_end: int, expected: int) -> None:
     made = table({("g", "t", 0): 5})
     for offset in (5, 7):
         note_transactions(made, offset)
-    told = made.snapshot(log_end)
-    assert transaction_progress_of(told).half_offset == expected
-    assert told.offset_table["t@g"] == {0: 5}
+    reported = made.snapshot(log_end)
+    assert transaction_progress_of(reported).half_offset == expected
+    assert reported.offset_table["t@g"] == {0: 5}
 
 
 @pytest.mark.parametrize(

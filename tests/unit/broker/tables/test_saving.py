@@ -69,7 +69,7 @@ async def test_a_table_that_did_not_change_is_not_written(
     assert (table.write_count, content(tmp_path)) == (0, None)
 
 
-async def test_who_waits_is_told_only_after_the_change_is_safe(
+async def test_waiters_are_answered_only_after_the_change_is_safe(
     saver: Saver, table: Table, tmp_path: Path
 ) -> None:
     table.change()
@@ -90,7 +90,7 @@ async def test_a_change_during_the_write_needs_another_one(
     assert content(tmp_path) == "2"
 
 
-async def test_a_full_disk_is_told_to_who_waits_and_tried_again_for_the_rest(
+async def test_a_full_disk_is_reported_to_waiters_and_retried_for_the_rest(
     saver: Saver,
     table: Table,
     tmp_path: Path,
@@ -122,9 +122,7 @@ class GatedDisk(SystemDisk):
         super().sync(descriptor)
 
 
-async def test_who_gives_up_leaves_no_thread_behind_at_the_file(
-    table: Table, tmp_path: Path
-) -> None:
+async def test_a_cancelled_save_leaves_no_thread_at_the_file(table: Table, tmp_path: Path) -> None:
     disk = GatedDisk()
     file = StateFile(disk, tmp_path / "table.json")
     file.load(bytes)

@@ -96,7 +96,7 @@ def test_a_young_broker_tells_the_rate_of_its_life() -> None:
     assert run.rates("putTps") == [5.0, 5.0, 5.0]
 
 
-def test_pulls_that_find_miss_and_bring_are_told_apart() -> None:
+def test_pulls_that_find_miss_and_bring_are_distinguished() -> None:
     run = Run()
     for _ in range(20):
         run.statistics.count_get("g", "orders", 32, 3200)
@@ -133,7 +133,7 @@ def test_what_stood_in_the_morning_is_kept_for_two_days() -> None:
     assert mornings() == ("5", "6", "3", "3")
 
 
-def test_the_age_is_told_as_apache_tells_it() -> None:
+def test_the_age_is_reported_as_apache_does() -> None:
     run = Run()
     assert run.entry("bootTimestamp") == str(START_MS)
     assert run.entry("runtime") == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"

@@ -255,12 +255,12 @@ def test_no_topic_is_announced_as_more_open_than_its_broker(
     broker_permission: int, announced: list[int]
 ) -> None:
     topics = table(topic("template", perm=7), topic("plain"), topic("write-only", perm=2))
-    told = topics.announced(broker_permission).topic_config_table
-    assert [each.perm for each in told.values()] == announced
+    reported = topics.announced(broker_permission).topic_config_table
+    assert [each.perm for each in reported.values()] == announced
     assert [each.perm for each in all_in(topics)] == [7, 6, 2]
 
 
-def test_what_is_announced_anew_is_a_new_version() -> None:
+def test_what_is_announced_again_is_a_new_version() -> None:
     topics = table(topic("TopicA"))
     topics.bump_version()
     # A name server takes no topics from a broker whose version it knows.

@@ -174,7 +174,9 @@ async def round_after(bed: BrokerBed, seconds: float) -> None:
     await check_transactions(bed.broker)
 
 
-async def test_a_producer_that_said_nothing_is_asked(bed: BrokerBed, producer: BedClient) -> None:
+async def test_a_producer_that_did_not_decide_is_checked(
+    bed: BrokerBed, producer: BedClient
+) -> None:
     await begin(bed, producer, "a", flag=7)
     await round_after(bed, 6)
     (question,) = await producer.all_asked()
@@ -249,7 +251,7 @@ async def test_when_the_producer_is_gone_another_of_its_group_is_asked(
     assert await stranger.all_asked() == []
 
 
-async def test_nobody_to_ask_counts_as_asked_and_the_next_round_asks_again(
+async def test_a_missing_producer_counts_as_checked_and_the_next_round_checks_again(
     bed: BrokerBed, producer: BedClient
 ) -> None:
     await begin(bed, producer, "a")
@@ -262,17 +264,17 @@ async def test_nobody_to_ask_counts_as_asked_and_the_next_round_asks_again(
     assert read_record(question.body).properties["TRANSACTION_CHECK_TIMES"] == "2"
 
 
-async def test_a_broker_says_that_there_is_nobody_to_ask_and_what_becomes_of_it(
+async def test_a_broker_logs_that_no_producer_can_be_checked_and_what_follows(
     bed: BrokerBed, producer: BedClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     await begin(bed, producer, "a")
     producer.leave()
     with caplog.at_level(logging.INFO):
         await round_after(bed, 6)
-    said = caplog.text
-    assert f"no producer of group {GROUP} is connected; 1 of its transactions" in said
-    assert "after 3 checks each is given up" in said
-    assert "0 asked, 1 without a connected producer" in said
+    printed = caplog.text
+    assert f"no producer of group {GROUP} is connected; 1 of its transactions" in printed
+    assert "after 3 checks each is given up" in printed
+    assert "0 asked, 1 without a connected producer" in printed
     for _ in range(3):
         await round_after(bed, 60)
     assert f"gave up 1 transactions of group {GROUP}" in caplog.text
@@ -304,7 +306,7 @@ async def test_a_clock_that_is_set_forward_makes_no_transaction_old(
     assert len(await producer.all_asked()) == 1
 
 
-async def test_who_never_answers_is_given_up(bed: BrokerBed, producer: BedClient) -> None:
+async def test_a_client_that_never_answers_is_given_up(bed: BrokerBed, producer: BedClient) -> None:
     await begin(bed, producer, "a")
     for _ in range(4):
         await round_after(bed, 60)
@@ -327,7 +329,7 @@ async def test_what_is_older_than_the_log_keeps_is_given_up(
     assert given_up(bed) == [b"a"]
 
 
-async def test_a_wish_not_to_be_asked_is_kept_and_stops_nobody_else(
+async def test_a_wish_not_to_be_asked_is_kept_and_stops_nothing_else(
     bed: BrokerBed, producer: BedClient
 ) -> None:
     await begin(bed, producer, "a", properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "100"})
@@ -343,7 +345,7 @@ async def test_a_wish_not_to_be_asked_is_kept_and_stops_nobody_else(
     assert counts == {b"a": "1", b"b": "3"}
 
 
-async def test_who_was_kept_ends_with_the_word_about_the_first_copy(
+async def test_a_kept_half_message_ends_with_the_decision_about_its_first_copy(
     bed: BrokerBed, producer: BedClient
 ) -> None:
     first = await begin(bed, producer, "a", properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "100"})
@@ -409,7 +411,7 @@ async def test_a_transaction_that_ends_during_a_round_is_not_asked_about(
     assert asked == {b"%d" % number for number in range(99)}
 
 
-async def test_what_belongs_nowhere_or_is_damaged_stops_nobody(
+async def test_messages_without_a_topic_and_damaged_ones_stop_no_others(
     bed: BrokerBed, producer: BedClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     bed.put(topic=HALF_TOPIC, properties={"PGROUP": GROUP})
@@ -426,7 +428,7 @@ async def test_what_belongs_nowhere_or_is_damaged_stops_nobody(
     assert len(errors) == 2
 
 
-async def test_what_belongs_nowhere_stops_nobody_after_a_start_either(tmp_path: Path) -> None:
+async def test_messages_without_a_topic_stop_no_others_after_a_start_either(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
         bed.put(topic=HALF_TOPIC, properties={"PGROUP": GROUP, "UNIQ_KEY": "lost"})
         await begin(bed, bed.connect(), "a")
@@ -437,7 +439,7 @@ async def test_what_belongs_nowhere_stops_nobody_after_a_start_either(tmp_path: 
         assert read_record(question.body).body == b"a"
 
 
-async def test_a_half_message_without_room_for_the_check_stops_nobody(
+async def test_a_half_message_without_room_for_the_check_stops_nothing_else(
     bed: BrokerBed, producer: BedClient
 ) -> None:
     # Nobody can send us such a one, but Apache may have stored it.
@@ -536,7 +538,7 @@ async def test_rounds_come_in_the_interval_that_is_configured(tmp_path: Path) ->
         assert read_record((await producer.asked()).body).body == b"a"
 
 
-async def test_a_slave_asks_nobody(tmp_path: Path) -> None:
+async def test_a_slave_sends_no_request(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
         await begin(bed, await member(bed, "one"), "a")
     async with broker_bed(tmp_path, role=BrokerRole.SLAVE, broker_id=1) as bed:
@@ -599,7 +601,7 @@ async def bed_on_golden(
 async def test_the_open_transactions_of_apaches_brokers_are_asked_about(
     tmp_path: Path, name: str, asked: list[tuple[str, str]], knows_progress: bool
 ) -> None:
-    """Each once, also when nobody knows how far the broker had come; those of 5.5.0 are over."""
+    """Each once, also when it is unknown how far the broker had come; those of 5.5.0 are over."""
     async with bed_on_golden(name, tmp_path, knows_progress=knows_progress) as bed:
         client = bed.connect()
         await client.beat("one", sends=[half.properties["PGROUP"] for half in halves(bed)])

@@ -223,7 +223,7 @@ def test_what_was_passed_by_is_forgotten_also_when_an_op_message_is_still_needed
     assert len(pending.ended._bits) == 2
 
 
-def test_a_queue_that_begins_anew_is_followed(store: MessageStore) -> None:
+def test_a_queue_that_starts_again_is_followed(store: MessageStore) -> None:
     put_halves(store, 5)
     put_op(store, b"1")
     pending = loaded(store, 5, 1)

@@ -318,7 +318,7 @@ async def test_what_cannot_be_found_by_key_is_asked_about_instead(
 
 
 @pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
-async def test_an_end_without_room_for_it_can_be_said_again(tmp_path: Path, outcome: int) -> None:
+async def test_a_decision_without_room_for_it_can_be_repeated(tmp_path: Path, outcome: int) -> None:
     """Fills the log message by message, so that every record once is the one without room."""
     disk = FullDisk("commitlog")
     async with broker_bed(tmp_path, disk=disk) as bed:
@@ -341,7 +341,7 @@ async def test_an_end_without_room_for_it_can_be_said_again(tmp_path: Path, outc
         assert sorted(delivered(bed)) == sorted(expected)
 
 
-async def test_without_room_for_keys_a_late_word_can_be_said_again(tmp_path: Path) -> None:
+async def test_without_room_for_keys_a_late_decision_can_be_repeated(tmp_path: Path) -> None:
     disk = FullDisk("index")
     async with broker_bed(tmp_path, disk=disk) as bed:
         producer = await member(bed)

@@ -8,7 +8,7 @@ from tests.unit.cli.conftest import Shop
 pytestmark = pytest.mark.slow
 
 
-def test_who_sits_at_a_terminal_is_asked(at: Shop) -> None:
+def test_a_user_at_a_terminal_is_asked(at: Shop) -> None:
     at.admin.create_topic("doomed")
     with Terminal("topic", "delete", "doomed") as terminal:
         terminal.wait_for("Delete topic doomed with all its messages? [y/N]")

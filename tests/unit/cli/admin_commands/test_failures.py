@@ -29,7 +29,7 @@ from tests.support.snapshots import check_text, settled
 from tests.unit.cli.conftest import Shop
 
 
-def test_nobody_at_the_name_server() -> None:
+def test_no_name_server_listens() -> None:
     address = f"127.0.0.1:{free_port()}"
     finished = roquet("topic", "list", "-n", address)
     assert (finished.exit_code, finished.stdout) == (3, "")
@@ -128,7 +128,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize(
     "words", [("topic", "list"), ("message", "send", "forbidden", "text"), ("doctor",)]
 )
-def test_who_is_denied_is_told_what_is_wrong_with_the_account(
+def test_a_denied_user_learns_what_is_wrong_with_the_account(
     guarded: str,
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
@@ -139,11 +139,11 @@ def test_who_is_denied_is_told_what_is_wrong_with_the_account(
         monkeypatch.setenv("ROQUET_ACCESS_KEY", signer.access_key)
         monkeypatch.setenv("ROQUET_SECRET_KEY", signer.secret_key)
     finished = roquet(*words, "-n", guarded)
-    said = " ".join((finished.stdout + finished.stderr).split())
+    printed = " ".join((finished.stdout + finished.stderr).split())
     assert finished.exit_code == 1
-    assert remedy in said
-    assert "advertise" not in said
-    assert "may be sent again" not in said
+    assert remedy in printed
+    assert "advertise" not in printed
+    assert "may be sent again" not in printed
 
 
 def test_without_any_broker_no_topic_is_called_absent() -> None:
@@ -217,13 +217,13 @@ WRONG = (
 )
 
 
-def test_what_goes_wrong_is_said_as_it_was(at: Shop) -> None:
-    said = []
+def test_what_goes_wrong_is_reported_as_it_was(at: Shop) -> None:
+    printed = []
     for command in WRONG:
         finished = roquet(*command.split())
         assert finished.exit_code, command
         assert "Traceback" not in finished.stderr
         # Usage, which parsers put in front, is about what is right.
         *_, line = finished.stderr.splitlines() or [""]
-        said.append(f"$ roquet {command}\n{finished.exit_code}: {line}\n")
-    check_text("errors", settled("".join(said)))
+        printed.append(f"$ roquet {command}\n{finished.exit_code}: {line}\n")
+    check_text("errors", settled("".join(printed)))

@@ -29,7 +29,7 @@ def test_a_remedy_that_differs_is_an_example() -> None:
     assert lines_of(found) == [Line(PROBLEM, 2, "2 groups", "lag: g, h", "for each: delete g")]
 
 
-def test_a_cause_of_one_is_told_as_it_is() -> None:
+def test_a_cause_of_one_is_reported_as_it_is() -> None:
     found = [Finding(PROBLEM, "group g", "7 messages wait", "delete g", "lag")]
     assert lines_of(found) == [Line(PROBLEM, 1, "group g", "7 messages wait", "delete g")]
 

@@ -201,7 +201,7 @@ def test_a_lost_broker_is_a_problem(broker_id: int, siblings: list[int], effect:
     assert text.endswith(f"is lost since 2026-01-01 00:00:00+00:00 (no heartbeat): {effect}")
 
 
-def test_it_is_no_problem_that_name_servers_of_apache_remember_nobody() -> None:
+def test_it_is_no_problem_that_name_servers_of_apache_remember_no_broker() -> None:
     (found,) = servers.of_lost(None, [])
     assert found.severity is Severity.FINE
     assert found.text.startswith("unknown")

@@ -51,7 +51,7 @@ def test_queues_are_shared_among_addresses(at: Shop) -> None:
     ]
 
 
-def test_queues_cannot_be_shared_among_nobody(at: Shop) -> None:
+def test_queues_cannot_be_shared_among_no_members(at: Shop) -> None:
     exit_code, text = failure("allocateMQ", "-t", "orders", "-i", " , ")
     assert exit_code == 2
     assert "expected 10.0.0.1,10.0.0.2" in text

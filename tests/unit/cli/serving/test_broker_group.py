@@ -61,7 +61,7 @@ def test_clients_see_as_many_brokers_as_there_are_processes(tmp_path: Path, name
 
 
 @pytest.mark.slow
-def test_a_hangup_reaches_all_who_have_certificates(tmp_path: Path, names: str) -> None:
+def test_a_hangup_reaches_all_that_have_certificates(tmp_path: Path, names: str) -> None:
     holder = Authority(tmp_path).vouch_for()
     files = ("--tls-cert", str(holder.certificate), "--tls-key", str(holder.key))
     with OurBrokers(tmp_path / "group", names, *files) as brokers:

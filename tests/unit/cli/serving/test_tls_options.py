@@ -106,7 +106,7 @@ def test_a_cluster_that_only_encrypts_reloads_under_traffic(tmp_path: Path) -> N
             plain.brokers()
 
 
-def test_files_that_are_broken_at_a_reload_cost_nobody_anything(tmp_path: Path) -> None:
+def test_files_that_are_broken_at_a_reload_change_nothing(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     holder = authority.vouch_for()
     options = ("--tls-cert", str(holder.certificate), "--tls-key", str(holder.key))
@@ -159,7 +159,7 @@ def test_replicas_that_only_encrypt_have_log_and_tables_of_their_master(tmp_path
             for number in range(20):
                 producer.send(Message("orders", b"%d" % number))
         wait_until(lambda: log_bytes(slave) == log_bytes(master))
-        # No plain port of the master would have told it.
+        # No plain port of the master would have returned it.
         wait_until(lambda: "orders" in written(slave / "config" / "topics.json"))
         assert "refusing slave" not in cluster.log_tail()
 

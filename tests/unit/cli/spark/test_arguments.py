@@ -26,10 +26,10 @@ JOBS = {
 
 
 def options(*words: str | Path) -> dict[str, str]:
-    return said("-n", "localhost:9876", *words)
+    return resolved("-n", "localhost:9876", *words)
 
 
-def said(*words: str | Path) -> dict[str, str]:
+def resolved(*words: str | Path) -> dict[str, str]:
     parser = ArgumentParser()
     define_brokers(parser)
     return broker_options(parser.parse_args([*map(str, words)]))
@@ -53,11 +53,11 @@ def test_nothing_is_signed_or_encrypted_unless_it_is_asked_for() -> None:
 def test_brokers_are_found_where_operators_commands_find_them(
     monkeypatch: pytest.MonkeyPatch, config_path: Path
 ) -> None:
-    assert said() == {"nameServer": "127.0.0.1:9876"}
+    assert resolved() == {"nameServer": "127.0.0.1:9876"}
     config_path.write_text('name_server = "kept:9876"')
-    assert said() == {"nameServer": "kept:9876"}
+    assert resolved() == {"nameServer": "kept:9876"}
     monkeypatch.setenv("NAMESRV_ADDR", "around:9876")
-    assert said() == {"nameServer": "around:9876"}
+    assert resolved() == {"nameServer": "around:9876"}
     assert options() == {"nameServer": "localhost:9876"}
 
 

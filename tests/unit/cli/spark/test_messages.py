@@ -9,7 +9,7 @@ from tests.support.command_line import roquet
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "printed"),
     [
         (("-n", "localhost:9876"), "--topic-pattern"),
         (("--lake", "lake", "--topic", "a", "--topics", "b"), "not allowed with"),
@@ -18,11 +18,11 @@ from tests.support.command_line import roquet
     ],
 )
 def test_what_does_not_say_what_it_means_is_refused(
-    tmp_path: Path, words: tuple[str, ...], said: str
+    tmp_path: Path, words: tuple[str, ...], printed: str
 ) -> None:
     finished = roquet("spark", "export", *words, "--to", tmp_path / "files")
     assert finished.exit_code == 2
-    assert said in finished.stderr
+    assert printed in finished.stderr
 
 
 def test_a_directory_that_is_no_lake_is_one_line(tmp_path: Path) -> None:

@@ -296,7 +296,7 @@ async def test_progress_counts_what_is_left(
     assert (done.lag, done.time_lag) == (0, timedelta())
 
 
-async def test_a_group_that_nobody_knows_is_an_error(
+async def test_a_group_that_is_unknown_is_an_error(
     admin: AsyncAdmin, cluster: LiveCluster, topic: str
 ) -> None:
     await send(cluster, b"1")
@@ -458,7 +458,7 @@ async def test_a_message_is_found_by_both_of_its_ids(
         await admin.message(topic, "coffee")
 
 
-async def test_nobody_is_asked_because_an_id_says_so(admin: AsyncAdmin, topic: str) -> None:
+async def test_an_id_alone_makes_no_producer_checked(admin: AsyncAdmin, topic: str) -> None:
     somewhere = asyncio.Event()
     server = await asyncio.start_server(lambda *_: somewhere.set(), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -606,12 +606,14 @@ async def test_an_admin_is_used_between_open_and_close(cluster: LiveCluster) -> 
 
 
 @pytest.mark.parametrize("options", [{"timeout_s": 0}, {"timeout_s": -1.0}])
-def test_nonsense_is_refused_when_it_is_said(options: dict[str, Any]) -> None:
+def test_invalid_values_are_refused_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(BadArgument, match="timeout_s"):
         AsyncAdmin("127.0.0.1:1", **options)
 
 
-async def test_errors_say_who_did_not_answer(cluster: LiveCluster, admin: AsyncAdmin) -> None:
+async def test_errors_name_the_server_that_did_not_answer(
+    cluster: LiveCluster, admin: AsyncAdmin
+) -> None:
     with pytest.raises(BadArgument, match="no master of cluster 'west' and broker 'broker-x'"):
         await admin.create_topic(TOPIC, cluster="west", broker="broker-x")
     with pytest.raises(BadArgument, match="may have letters"):

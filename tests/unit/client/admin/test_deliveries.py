@@ -52,7 +52,7 @@ def test_facts_decide(facts: DeliveryFacts, state: DeliveryState) -> None:
     assert delivery_of("billing", facts).state is state
 
 
-def test_a_retry_is_told_with_its_number_and_time() -> None:
+def test_a_retry_is_reported_with_its_number_and_time() -> None:
     facts = DeliveryFacts(5, committed=6, retry=RetryCopy(3, DUE))
     assert delivery_of("billing", facts) == GroupDelivery(
         "billing", STATE.WAITS_FOR_RETRY, retry=3, until=DUE
@@ -60,7 +60,7 @@ def test_a_retry_is_told_with_its_number_and_time() -> None:
 
 
 @pytest.mark.parametrize(("resent_as", "text"), [(None, "not resent"), ("ID", "resent as ID")])
-def test_a_dead_letter_is_told_with_its_resend(resent_as: str | None, text: str) -> None:
+def test_a_dead_letter_is_reported_with_its_resend(resent_as: str | None, text: str) -> None:
     facts = DeliveryFacts(5, committed=6, dead_tries=17, resent_as=resent_as)
     note = f"after 17 tries, {text}; see: roquet dlq show billing"
     assert delivery_of("billing", facts).note == note

@@ -39,7 +39,7 @@ async def filled(cluster: Cluster, count: int = 3) -> AsyncProducer:
         ({QUEUES[0]: 2, QUEUES[1]: 1}, [b"1", b"2", b"2"]),
     ],
 )
-async def test_it_begins_where_it_is_told_and_ends_there(
+async def test_it_starts_where_configured_and_ends_there(
     start: FollowFrom, bodies: list[bytes]
 ) -> None:
     async with Cluster() as cluster, AsyncAdmin(cluster.name_server) as admin:

@@ -40,7 +40,7 @@ def test_an_unreachable_broker_is_raised_unless_the_answer_may_be_in_part(
         assert admin.missing == ()
 
 
-def test_who_refuses_is_missing_unless_all_brokers_do() -> None:
+def test_a_broker_that_refuses_is_missing_unless_all_do() -> None:
     with BlockingCluster(brokers=2) as cluster, Admin(cluster.name_server) as admin:
         liar = dead_broker(
             cluster.name_server, "broker-z", address=cluster.broker_address("broker-a")

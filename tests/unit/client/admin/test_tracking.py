@@ -90,7 +90,7 @@ async def reading(
         yield
 
 
-async def test_a_message_that_nobody_reads_has_no_groups(
+async def test_a_message_that_is_not_read_has_no_groups(
     cluster: Cluster, admin: AsyncAdmin
 ) -> None:
     assert (await admin.deliveries(await sent(cluster, admin))).groups == ()
@@ -106,7 +106,7 @@ async def test_offsets_tell_what_waits_and_what_is_consumed(
     assert (await delivery(admin, second)).state is STATE.WAITING
 
 
-async def test_a_subscription_that_excludes_a_message_is_told(
+async def test_a_subscription_that_excludes_a_message_is_reported(
     cluster: Cluster, admin: AsyncAdmin
 ) -> None:
     message = await sent(cluster, admin, "old")

@@ -128,7 +128,7 @@ async def test_a_message_can_be_sent_back(cluster: LiveCluster) -> None:
     assert cluster.all_stored("SCHEDULE_TOPIC_XXXX")
 
 
-def test_who_was_not_opened_says_so() -> None:
+def test_a_client_that_is_not_open_raises_an_error() -> None:
     consumer = PushConsumer("127.0.0.1:1", GROUP)
     consumer.close()
     for use in (consumer.pause, consumer.queues, lambda: next(iter(consumer))):

@@ -38,7 +38,7 @@ def test_the_thread_that_asks_gets_the_error(thread: LoopThread) -> None:
     assert thread.run(doubled(1)) == 2
 
 
-def test_nobody_waits_for_a_loop_that_has_ended() -> None:
+def test_waiting_for_a_loop_that_has_ended_fails_at_once() -> None:
     thread = LoopThread("worker")
     with pytest.raises(NotOpen):
         thread.run(doubled(1))
@@ -49,7 +49,7 @@ def test_nobody_waits_for_a_loop_that_has_ended() -> None:
 
 
 @pytest.mark.parametrize("is_begun", [True, False])
-def test_who_waits_when_the_loop_ends_is_told(is_begun: bool) -> None:
+def test_waiters_get_an_error_when_the_loop_ends(is_begun: bool) -> None:
     thread = LoopThread("worker")
     thread.start()
     outcomes: list[str] = []
@@ -105,7 +105,7 @@ def test_a_thread_of_the_loop_that_asks_does_not_keep_it_from_ending() -> None:
     assert outcomes == ["too late"]
 
 
-def test_what_ends_before_its_first_step_is_told_too(thread: LoopThread) -> None:
+def test_what_ends_before_its_first_step_is_reported_too(thread: LoopThread) -> None:
     async def stop_before_the_next_begins() -> None:
         for task in asyncio.all_tasks():
             if task is not asyncio.current_task() and "_serve" not in repr(task):
@@ -145,7 +145,7 @@ async def test_a_blocking_client_inside_a_loop_warns_once(caplog: pytest.LogCapt
     assert "the blocking producer is called inside an event loop" in record.message
 
 
-def test_who_would_wait_for_itself_is_told() -> None:
+def test_a_call_that_would_wait_for_itself_is_an_error() -> None:
     async def nothing() -> None: ...
 
     async def wait_for_itself() -> None:

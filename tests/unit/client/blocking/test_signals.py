@@ -1,4 +1,4 @@
-"""Programs that consume until they are told to end."""
+"""Programs that consume until they are stopped."""
 
 import os
 import signal
@@ -54,10 +54,10 @@ def test_a_program_consumes_until_a_signal_and_closes_in_order(
     try:
         assert running.stdout.readline() == "billed b'one coffee'\n"
         running.send_signal(number)
-        said, _ = running.communicate(timeout=60)
+        printed, _ = running.communicate(timeout=60)
     finally:
         running.kill()
-    assert (said, running.returncode) == ("closed\n", 0)
+    assert (printed, running.returncode) == ("closed\n", 0)
 
 
 @pytest.mark.parametrize("kind", ["function", "coroutine"])

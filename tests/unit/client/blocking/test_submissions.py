@@ -20,7 +20,7 @@ RECEIPT = SendReceipt("id", QueueRef(TOPIC, "a", 0), 0, "offset id")
 
 
 class Broker:
-    """Answers when it is told to."""
+    """Answers when the test asks for it."""
 
     def __init__(self, thread: LoopThread) -> None:
         self.is_asked = threading.Semaphore(0)

@@ -63,7 +63,7 @@ async def test_clients_of_one_name_are_one_client_to_brokers(cluster: LiveCluste
         await eventually(lambda: {"shop", "other-shop"} <= set(broker.clients.producers.groups()))
 
 
-async def test_who_leaves_says_good_bye_for_itself_alone(scripted: ScriptedCluster) -> None:
+async def test_a_client_that_leaves_unregisters_itself_alone(scripted: ScriptedCluster) -> None:
     names = scripted.name_server
     async with AsyncProducer(names, "stays", instance_name="one") as stays:
         async with AsyncProducer(names, "goes", instance_name="one") as goes:

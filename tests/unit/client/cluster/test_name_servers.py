@@ -35,7 +35,7 @@ class _Answer(BaseHTTPRequestHandler):
         self.wfile.write(self.server.text.encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  Not our word.
-        """Nothing is said."""
+        """Nothing is reported."""
 
 
 @pytest.fixture

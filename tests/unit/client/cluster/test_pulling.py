@@ -67,7 +67,7 @@ async def test_a_broker_that_may_store_an_older_offset_last_gets_none_with_a_pul
     assert not any(each.sys_flag & PullFlag.COMMIT_OFFSET for each in replica.pulls)
 
 
-async def test_other_terms_are_said_at_once(puller: Puller, replica: Replica) -> None:
+async def test_other_terms_are_sent_at_once(puller: Puller, replica: Replica) -> None:
     for terms in (
         TERMS,
         TERMS._replace(subscription=subscription_of(TOPIC, "green")),

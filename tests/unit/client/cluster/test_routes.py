@@ -120,7 +120,7 @@ async def test_the_next_name_server_is_asked_when_one_fails_and_then_kept(
     assert servers._addresses == [scripted.name_server, NOBODY]
 
 
-async def test_when_no_name_server_answers_all_reasons_are_told(requests: Requests) -> None:
+async def test_when_no_name_server_answers_all_reasons_are_reported(requests: Requests) -> None:
     with pytest.raises(NoNameServer, match="cannot connect") as failure:
         await book(requests, NOBODY, "127.0.0.1:2").find("t")
     assert len(failure.value.reasons) == 2

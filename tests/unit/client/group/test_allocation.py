@@ -69,7 +69,7 @@ def test_members_beyond_the_last_queue_get_none(allocation: Allocation) -> None:
     ],
     ids=lambda allocation: allocation.name,
 )
-def test_who_is_not_in_the_group_gets_nothing(allocation: Allocation) -> None:
+def test_a_client_that_is_not_in_the_group_gets_nothing(allocation: Allocation) -> None:
     assert allocation("east-9", EAST_WEST, ["east-1", "east-2"]) == []
     assert allocation("east-9", EAST_WEST, []) == []
 
@@ -92,7 +92,7 @@ def test_a_ring_without_places_is_refused() -> None:
         ConsistentHash(virtual_count=0)
 
 
-def test_listed_queues_are_read_whoever_else_is_there() -> None:
+def test_listed_queues_are_read_whichever_members_join() -> None:
     listed = FixedQueues([QUEUES[1], QUEUES[6], QueueRef("TopicTest", "broker-c", 0)])
     assert short(listed("me", QUEUES, CLIENTS)) == "a1 b2"
 

@@ -158,7 +158,7 @@ async def test_it_says_how_far_it_is(kind: Kind, cluster: LiveCluster, operator:
     assert {queue.topic for queue in table} == {TOPIC}
 
 
-async def test_it_says_who_it_is_in_words_that_tools_know(
+async def test_it_identifies_itself_in_words_that_tools_know(
     kind: Kind, cluster: LiveCluster, operator: Operator
 ) -> None:
     async with kind.reading(cluster):
@@ -286,7 +286,7 @@ async def test_offsets_are_reset_in_either_form(
 ) -> None:
     async with kind.reading(cluster) as inbox:
         header = ResetOffsetHeader(topic=TOPIC, group=GROUP, timestamp=0, is_force=True)
-        # The last one is read by nobody here.
+        # The last one is not read here.
         body = form(dict.fromkeys([*range(4), 99], 0))
         reply = await operator.ask_consumer(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body)
         assert reply.code == ResponseCode.SUCCESS
@@ -294,7 +294,7 @@ async def test_offsets_are_reset_in_either_form(
     assert Counter(inbox) == Counter({b"%d" % number: 2 for number in range(COUNT)})
 
 
-async def test_a_reset_is_kept_at_once_whoever_commits(
+async def test_a_reset_is_kept_at_once_whichever_member_commits(
     cluster: LiveCluster, operator: Operator
 ) -> None:
     offsets = cluster.brokers["broker-a"].tables.offsets
@@ -319,7 +319,7 @@ async def test_a_reset_is_kept_at_once_whoever_commits(
         )
 
 
-async def test_who_asks_for_another_group_is_told(
+async def test_a_client_that_asks_for_another_group_gets_an_error(
     kind: Kind, cluster: LiveCluster, operator: Operator
 ) -> None:
     async with kind.reading(cluster):

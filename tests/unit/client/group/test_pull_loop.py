@@ -35,7 +35,7 @@ def pulled(status: PullStatus, next_offset: int) -> Pulled:
 
 
 class Ledger:
-    """An intake that writes down what it is told."""
+    """An intake that records its calls."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[str, int]] = []
@@ -234,7 +234,7 @@ async def test_without_progress_the_broker_is_left_alone_for_a_while(
     await reader.has_asked(2)
 
 
-async def test_errors_are_recovered_from_and_said_once(
+async def test_errors_are_recovered_from_and_logged_once(
     new_reader: New, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -257,7 +257,7 @@ async def test_flow_control_is_over_sooner_than_an_error(new_reader: New) -> Non
     await reader.has_asked(2)
 
 
-async def test_what_nobody_wants_is_not_pulled(new_reader: New) -> None:
+async def test_filtered_messages_are_not_pulled(new_reader: New) -> None:
     reader = new_reader(subscription_of=lambda _topic: None)
     await eventually(lambda: any("subscription" in each for each in reader.errors))
     assert reader.script.asked == []
@@ -294,7 +294,7 @@ async def test_a_restart_goes_on_elsewhere(new_reader: New) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offset", "next_offset", "level", "said"),
+    ("offset", "next_offset", "level", "printed"),
     [
         (25, 25, logging.INFO, "an operator moved the group from 25 to 25"),
         (25, 3, logging.INFO, "an operator moved the group from 25 to 3"),
@@ -305,12 +305,12 @@ async def test_it_says_why_it_goes_on_elsewhere(
     offset: int,
     next_offset: int,
     level: int,
-    said: str,
+    printed: str,
     new_reader: New,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
     reader = new_reader(pulled(PullStatus.OUT_OF_RANGE, next_offset), starts=[offset])
     await reader.has_asked(2)
-    (record,) = [each for each in caplog.records if said in each.message]
+    (record,) = [each for each in caplog.records if printed in each.message]
     assert record.levelno == level

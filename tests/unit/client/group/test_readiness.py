@@ -101,7 +101,7 @@ async def test_what_was_in_the_way_is_gone_when_the_topic_comes(
         await eventually(lambda: member.membership.readiness.first is None)
 
 
-async def test_messages_that_nobody_takes_are_spoken_of(
+async def test_messages_without_a_consumer_are_reported(
     cluster: LiveCluster,
     producer: AsyncProducer,
     monkeypatch: pytest.MonkeyPatch,
@@ -126,7 +126,9 @@ async def test_a_broker_is_not_taken_for_a_name_server(cluster: LiveCluster) -> 
         await reading.open(timeout_s=2)
 
 
-def test_one_thing_in_the_way_of_many_topics_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_thing_in_the_way_of_many_topics_is_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     readiness = Readiness("it", lambda: 0.0)
     for topic in ("a", "b"):
         for _ in range(3):

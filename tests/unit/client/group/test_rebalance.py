@@ -25,7 +25,7 @@ GROUP = "billing"
 
 @pytest.fixture
 async def instance(cluster: LiveCluster) -> AsyncIterator[ClientInstance]:
-    """Its brokers know it as a member of the group when they are told."""
+    """Its brokers know it as a member of the group when they get."""
     async with AsyncProducer(cluster.name_server, "shop") as producer:
         await producer.send(Message(TOPIC, b"x"))
 
@@ -95,7 +95,7 @@ async def test_a_member_that_brokers_do_not_know_registers_and_keeps_its_queues(
     assert not member.shares
 
 
-async def test_broadcasting_asks_nobody(instance: ClientInstance) -> None:
+async def test_broadcasting_sends_no_request(instance: ClientInstance) -> None:
     member = Member(instance, True, allocation=None)
     assert await member.rebalance.balance(member)
     ((queues, share),) = member.shares
@@ -122,7 +122,7 @@ async def test_shares_are_looked_for_after_each_period(instance: ClientInstance)
     balancing.cancel()
 
 
-async def test_a_topic_that_nobody_knows_changes_nothing(
+async def test_a_topic_that_is_unknown_changes_nothing(
     cluster: LiveCluster, instance: ClientInstance
 ) -> None:
     await cluster.stop_names()
@@ -132,7 +132,7 @@ async def test_a_topic_that_nobody_knows_changes_nothing(
     await cluster.start_names()
 
 
-def test_who_is_no_member_has_no_share() -> None:
+def test_a_client_that_is_no_member_has_no_share() -> None:
     queues = [QueueRef(TOPIC, "a", 0)]
     assert share_of(average, "me", queues, ["you"]) == ()
     assert share_of(average, "me", [], ["me"]) == ()

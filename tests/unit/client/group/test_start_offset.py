@@ -1,4 +1,4 @@
-"""Where a group begins that was never there, in topics that are young, old or not there yet."""
+"""Where a group starts that was never there, in topics that are young, old or not there yet."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -261,7 +261,7 @@ def member(pair: Cluster, topic: str, inbox: Inbox) -> AsyncPushConsumer:
 
 
 @pytest.mark.slow
-async def test_who_starts_while_the_master_is_gone_begins_from_the_offsets_of_the_slave(
+async def test_a_member_that_starts_without_a_master_starts_from_offsets_of_the_slave(
     pair: Cluster,
 ) -> None:
     topic = await pair.new_topic(queues=1)
@@ -280,7 +280,7 @@ async def test_who_starts_while_the_master_is_gone_begins_from_the_offsets_of_th
 
 
 @pytest.mark.slow
-async def test_who_gains_a_queue_while_the_master_is_gone_begins_from_the_offsets_of_the_slave(
+async def test_a_member_that_gains_a_queue_without_a_master_starts_from_offsets_of_the_slave(
     pair: Cluster,
 ) -> None:
     topic = await pair.new_topic(queues=2)
@@ -349,7 +349,7 @@ async def test_queues_that_begin_one_after_another_all_begin_at_their_ends(
         ]
         assert ends == [3, 3]
         siblings = [*first, added]
-        # One that was added later has messages that nobody of the group has seen.
+        # One that was added later has messages that no member of the group has seen.
         assert await start_offset(brokers, keeper, added, StartFrom.LAST, siblings, now_ms=0) == 0
 
 

@@ -33,7 +33,7 @@ def receipts(batch: Sequence[Ready]) -> list[SendReceipt]:
 
 
 class Line:
-    """Takes requests, and answers them when told to."""
+    """Takes requests, and answers them when the test asks for it."""
 
     def __init__(self) -> None:
         self.sent: list[list[str]] = []
@@ -152,7 +152,7 @@ async def test_every_message_learns_where_it_is_not_safe_yet(
         assert [each.message_id for each in failure.value.receipts] == [str(number)]
 
 
-async def test_who_waits_when_everything_ends_is_told(line: Line) -> None:
+async def test_waiters_are_answered_when_everything_ends(line: Line) -> None:
     async with Services("test") as services:
         batcher = new_batcher(line, services)
         outcome = batcher.add(ready(), ANYWHERE, 0)
@@ -162,7 +162,7 @@ async def test_who_waits_when_everything_ends_is_told(line: Line) -> None:
         await outcome
 
 
-async def test_who_has_given_up_is_not_told(line: Line, services: Services) -> None:
+async def test_a_cancelled_waiter_is_not_notified(line: Line, services: Services) -> None:
     batcher = new_batcher(line, services)
     outcomes = [batcher.add(ready(number), ANYWHERE, 0) for number in range(2)]
     batcher.flush()

@@ -34,7 +34,7 @@ def test_a_level_has_a_name_of_its_own(level: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("delay", "level", "said"),
+    ("delay", "level", "expected"),
     [
         (5, None, "timedelta(seconds=5), for a level of the broker delay_level=5"),
         (1.5, None, "a timedelta or a datetime, not 1.5: for seconds give timedelta(seconds=1.5)"),
@@ -47,8 +47,8 @@ def test_a_level_has_a_name_of_its_own(level: int) -> None:
     ],
 )
 def test_what_is_no_delay_is_refused_and_says_what_to_write(
-    delay: Any, level: Any, said: str
+    delay: Any, level: Any, expected: str
 ) -> None:
     with pytest.raises(BadArgument) as refused:
         delay_properties(delay, level, NOW_MS)
-    assert said in str(refused.value)
+    assert expected in str(refused.value)

@@ -1,4 +1,4 @@
-"""The producer against a live cluster of ours, and against brokers that do as they are told."""
+"""The producer against a live cluster of ours, and against brokers that do as they get."""
 
 import asyncio
 import os
@@ -369,7 +369,9 @@ async def test_a_gathered_failure_reaches_every_sender(scripted: ScriptedCluster
 # What goes wrong.
 
 
-async def test_a_refusal_that_no_retry_can_help_is_told_at_once(scripted: ScriptedCluster) -> None:
+async def test_a_refusal_that_no_retry_can_help_is_reported_at_once(
+    scripted: ScriptedCluster,
+) -> None:
     for broker in scripted.brokers:
         broker.script = refuse(ResponseCode.MESSAGE_ILLEGAL, "too ugly")
     async with producer(scripted) as sending:
@@ -397,7 +399,7 @@ async def test_a_code_that_the_program_names_is_worth_another_attempt(
     assert {receipt.queue.broker_name for receipt in receipts} == {"b"}
 
 
-async def test_a_code_that_the_program_leaves_out_is_told_at_once(
+async def test_a_code_that_the_program_leaves_out_is_reported_at_once(
     scripted: ScriptedCluster,
 ) -> None:
     for broker in scripted.brokers:
@@ -418,7 +420,7 @@ async def test_what_is_not_safe_is_tried_elsewhere_if_wanted(scripted: ScriptedC
     assert stored == 4
 
 
-async def test_what_is_safe_nowhere_is_told_with_its_place(scripted: ScriptedCluster) -> None:
+async def test_what_is_safe_nowhere_is_reported_with_its_place(scripted: ScriptedCluster) -> None:
     scripted.brokers[0].script = answer_late(ResponseCode.FLUSH_DISK_TIMEOUT)
     scripted.brokers[1].script = refuse(ResponseCode.SYSTEM_ERROR)
     async with producer(scripted, retry_not_safe=True, retry_count=3) as sending:
@@ -648,7 +650,9 @@ async def test_kinds_that_programs_have_at_hand_are_taken(cluster: LiveCluster) 
     assert [each.body for each in stored] == [*[b"body"] * 4, b"0", b"1"]
 
 
-async def test_a_topic_nobody_makes_is_a_failure_that_says_so(scripted: ScriptedCluster) -> None:
+async def test_a_topic_that_is_never_created_is_a_failure_that_names_it(
+    scripted: ScriptedCluster,
+) -> None:
     scripted.names.unknown = {TOPIC, "TBW102"}
     async with producer(scripted) as sending:
         with pytest.raises(SendFailed, match="create it"):

@@ -34,7 +34,7 @@ from tests.support.stores import EVERYTHING
 
 TOPIC = "prices"
 PATIENT_S = 10.0
-# For a request that nobody replies to, to a broker that is not connected yet.
+# For a request without a reply, to a broker that is not connected yet.
 ENOUGH_TO_SEND_S = 1.0
 Requests = Callable[[], list[ReceivedMessage]]
 

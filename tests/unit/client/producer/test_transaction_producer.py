@@ -1,4 +1,4 @@
-"""Transactions against a live broker of ours: how they end, and who decides when nobody said."""
+"""Transactions against a live broker of ours: how they end, and what decides without an answer."""
 
 import asyncio
 import pickle
@@ -443,7 +443,7 @@ async def test_a_producer_opens_without_a_name_server_and_says_so(
         await eventually(lambda: broker.clients.producers.members("payers"))
 
 
-async def test_who_cannot_be_asked_is_not_introduced(cluster: LiveCluster) -> None:
+async def test_a_producer_that_cannot_be_checked_is_not_registered(cluster: LiveCluster) -> None:
     async with AsyncTransactionProducer(cluster.name_server, "payers", check=None) as producer:
         await producer.prepare(Message(TOPIC, b"x"))
         assert not cluster.brokers["broker-a"].clients.producers.members("payers")

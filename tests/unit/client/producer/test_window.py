@@ -36,7 +36,7 @@ async def test_something_larger_than_the_window_enters_when_it_is_empty() -> Non
     assert window.size == 12
 
 
-async def test_who_comes_first_enters_first() -> None:
+async def test_the_first_waiter_enters_first() -> None:
     window = Window(2, 10)
     await window.enter(6, 0)
     large, small = await entered(window, 10), await entered(window, 1)
@@ -48,7 +48,7 @@ async def test_who_comes_first_enters_first() -> None:
     await small
 
 
-async def test_whoever_gives_up_leaves_no_gap_behind() -> None:
+async def test_a_cancelled_send_leaves_no_gap() -> None:
     window = Window(2, 10)
     await window.enter(6, 0)
     large, small = await entered(window, 10), await entered(window, 1)
@@ -57,7 +57,7 @@ async def test_whoever_gives_up_leaves_no_gap_behind() -> None:
     assert (window.count, window.size, window.waiting_count) == (2, 7, 0)
 
 
-async def test_whoever_is_let_in_and_gives_up_in_the_same_moment_leaves() -> None:
+async def test_a_waiter_that_is_admitted_and_cancelled_at_once_leaves() -> None:
     window = Window(1, 10)
     await window.enter(1, 0)
     waiting = await entered(window)

@@ -389,7 +389,9 @@ async def test_brokers_know_a_reader_by_what_it_does(
     assert (await admin.members(GROUP)).connections == ()
 
 
-async def test_who_only_pulls_is_no_member(cluster: LiveCluster, admin: AsyncAdmin) -> None:
+async def test_a_client_that_only_pulls_is_no_member(
+    cluster: LiveCluster, admin: AsyncAdmin
+) -> None:
     async with new_consumer(cluster) as consumer:
         await consumer.pull(QUEUE, 0)
         assert (await admin.members(GROUP)).connections == ()
@@ -554,6 +556,6 @@ async def test_a_consumer_is_used_between_open_and_close(cluster: LiveCluster) -
     "options",
     [{"pull_count": 0}, {"suspend_s": 0}, {"start_from": datetime(2020, 1, 1)}],  # noqa: DTZ001
 )
-def test_nonsense_is_refused_when_it_is_said(options: dict[str, Any]) -> None:
+def test_invalid_values_are_refused_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(BadArgument, match=next(iter(options))):
         AsyncPullConsumer("127.0.0.1:1", GROUP, **options)

@@ -146,13 +146,13 @@ async def test_a_topic_that_comes_to_be_later_is_read(
 @pytest.mark.parametrize(
     "wanted", [{"tags": "a", "sql": "b > 1"}, {"tags": "||"}, {"sql": ""}], ids=str
 )
-def test_what_nobody_can_want_is_refused(wanted: Any) -> None:
+def test_invalid_requests_are_refused(wanted: Any) -> None:
     reading = AsyncPushConsumer("127.0.0.1:1", GROUP)
     with pytest.raises(BadArgument):
         reading.subscribe(TOPIC, **wanted)
 
 
-# Where a group begins, and goes on.
+# Where a group starts, and goes on.
 
 
 async def test_a_group_goes_on_where_it_was(cluster: LiveCluster, producer: AsyncProducer) -> None:
@@ -332,8 +332,8 @@ async def test_what_fails_in_broadcasting_is_logged_and_dropped_once(
         await eventually(lambda: committed_soon(reading) == 3)
         assert reading.statistics().topics[TOPIC].failed_count == 1
     assert inbox.bodies == numbers(3)
-    (said,) = [each for each in caplog.records if "broadcasting" in each.message]
-    assert said.exc_info is not None
+    (printed,) = [each for each in caplog.records if "broadcasting" in each.message]
+    assert printed.exc_info is not None
     assert not cluster.all_stored(f"%RETRY%{GROUP}")
     assert not cluster.all_stored(f"%DLQ%{GROUP}")
     again = Inbox()
@@ -545,7 +545,7 @@ async def test_a_fork_needs_a_consumer_of_its_own(cluster: LiveCluster) -> None:
     assert os.waitstatus_to_exitcode(status) == 0
 
 
-async def test_who_leaves_is_not_a_member_any_more(cluster: LiveCluster) -> None:
+async def test_a_client_that_leaves_is_not_a_member_any_more(cluster: LiveCluster) -> None:
     await new_topic(cluster, 1)
     consumers = cluster.brokers["broker-a"].clients.consumers
     reading = consumer(cluster, Inbox())

@@ -369,7 +369,7 @@ async def test_delivery_goes_on_when_locks_are_renewed(
         await eventually(lambda: len(delivered) == QUEUE_COUNT)
 
 
-async def test_a_queue_that_somebody_else_locked_is_given_up_and_taken_back_later(
+async def test_a_queue_that_another_member_locked_is_given_up_and_taken_back_later(
     cluster: LiveCluster,
     producer: AsyncProducer,
     queues: list[QueueRef],
@@ -452,7 +452,7 @@ async def test_closing_ends_a_queue_behind_the_message_that_runs(
 
 
 @pytest.mark.slow
-async def test_a_lock_that_somebody_else_has_is_waited_for(
+async def test_a_lock_that_another_has_is_waited_for(
     cluster: LiveCluster, producer: AsyncProducer, queues: list[QueueRef]
 ) -> None:
     await send(producer, queues[:1], 1)

@@ -117,7 +117,7 @@ async def test_a_loop_can_ask_for_a_message_again(
     assert counts == [0, 1]
 
 
-async def test_who_has_a_listener_cannot_be_asked(cluster: LiveCluster) -> None:
+async def test_a_client_that_has_a_listener_cannot_be_asked(cluster: LiveCluster) -> None:
     async with consumer(cluster, Inbox()) as reading:
         with pytest.raises(BadArgument, match="listener"):
             aiter(reading)

@@ -49,12 +49,12 @@ def test_what_follows_from_an_error(error: Exception, consequence: Consequence) 
     ],
     ids=str,
 )
-def test_what_nobody_can_do_is_refused(asked: dict[str, Any]) -> None:
+def test_the_impossible_is_refused(asked: dict[str, Any]) -> None:
     with pytest.raises(BadArgument):
         RetryLater(**asked)
 
 
-def test_the_usual_levels_are_those_of_a_broker_nobody_has_set_up() -> None:
+def test_the_default_levels_are_those_of_an_unconfigured_broker() -> None:
     assert [1000 * seconds for seconds in LEVELS_S] == list(DELAY_LEVELS_MS)
 
 

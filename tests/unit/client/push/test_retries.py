@@ -296,7 +296,7 @@ def later(number: int, level: int, default: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("retry_count", "consequence", "said"),
+    ("retry_count", "consequence", "expected"),
     [
         (
             0,
@@ -327,10 +327,12 @@ def later(number: int, level: int, default: str) -> str:
         (3, Consequence(0, AT_ONCE_DEAD), "failed try 4 of 17, it is a dead letter now"),
     ],
 )
-def test_what_follows_is_said(retry_count: int, consequence: Consequence, said: str) -> None:
+def test_what_follows_is_reported(
+    retry_count: int, consequence: Consequence, expected: str
+) -> None:
     (message,) = received_messages(record_of(draft()), QueueRef(TOPIC, "a", 0))
     message.local_retry_count = retry_count
-    assert next_try(message, 16, consequence) == said
+    assert next_try(message, 16, consequence) == expected
     if not consequence.is_dead and retry_count < 16:
         in_order = next_try_in_order(message, ENDLESS, 1.0)
         assert in_order == f"failed try {retry_count + 1}, next one in 1 s"

@@ -189,7 +189,7 @@ async def test_large_messages_behind_small_ones_are_not_read_ahead_either() -> N
         assert offsets([first, *await rest(chunks)]) == list(range(4000))
 
 
-async def test_an_empty_range_asks_nobody() -> None:
+async def test_an_empty_range_sends_no_request() -> None:
     replica = Replica(records(10))
     assert await read_from(replica, 5, 5) == []
     assert replica.pulls == []
@@ -204,7 +204,7 @@ async def test_other_limits_than_stock_are_named_to_brokers_that_know_them() -> 
 
 
 @pytest.mark.slow
-async def test_who_leaves_early_stops_the_pulls() -> None:
+async def test_a_client_that_leaves_early_stops_the_pulls() -> None:
     replica = Replica(records(100_000))
     async with pulled_queue(replica) as queue, reading(queue, ahead_size=100 * KILOBYTE) as reader:
         async for _ in reader.records(QUEUE, 0, 100_000):
@@ -273,7 +273,7 @@ async def test_what_is_behind_the_queue_is_named() -> None:
     assert (raised.value.wanted, raised.value.available) == ((100, 110), (0, 100))
 
 
-async def test_a_topic_that_was_made_anew_is_noticed() -> None:
+async def test_a_topic_that_was_recreated_is_noticed() -> None:
     with pytest.raises(OffsetsGone) as raised:
         await read_from(Replica(records(5)), 90, 110)
     assert (raised.value.wanted, raised.value.available) == ((90, 110), (0, 5))
@@ -298,7 +298,7 @@ async def test_what_comes_before_a_gap_is_handed_out_first() -> None:
     assert 660 < len(found) <= 700
 
 
-async def test_gaps_are_passed_over_by_who_wants_that() -> None:
+async def test_gaps_are_skipped_on_request() -> None:
     queue = records(1000)
     for offset in (*range(300), 500, *range(600, 700)):
         del queue[offset]

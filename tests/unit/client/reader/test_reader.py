@@ -147,10 +147,10 @@ async def test_chunks_are_what_decoders_of_columns_take(
     assert pickle.loads(pickle.dumps(chunk)) == chunk  # noqa: S301
 
 
-async def test_queues_are_read_that_somebody_else_found(
+async def test_queues_are_read_that_another_task_found(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
-    """As the tasks of a job do, which are told what to read."""
+    """As the tasks of a job do, which have given ranges."""
     await send(producer, [b"a"])
     async with AsyncTopicReader(cluster.name_server) as reader:
         assert bodies(await read(reader, 0, 1)) == [b"a"]
@@ -172,7 +172,7 @@ async def test_names_are_those_inside_a_namespace(cluster: LiveCluster) -> None:
     assert cluster.brokers["broker-a"].tables.offsets.find("eu%group", f"eu%{TOPIC}", 0) == 1
 
 
-async def test_nobody_is_told_of_a_reader(
+async def test_members_are_not_notified_of_a_reader(
     cluster: LiveCluster, reader: AsyncTopicReader, producer: AsyncProducer
 ) -> None:
     await send(producer, [b"a"])

@@ -27,7 +27,7 @@ def reply(
         (PullStatus.NOTHING_NEW, 10, (0, 20), NOT_NOW, NOT_NOW),
         (PullStatus.OUT_OF_RANGE, 15, (15, 20), GONE, NOT_NOW),
         (PullStatus.OUT_OF_RANGE, 5, (0, 5), GONE, NOT_NOW),
-        # An operator sends the group elsewhere, and nobody else.
+        # An operator sends the group elsewhere, and no other.
         (PullStatus.OUT_OF_RANGE, 3, (0, 20), NOT_NOW, NOT_NOW),
     ],
 )

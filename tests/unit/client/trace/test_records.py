@@ -90,7 +90,7 @@ def test_what_new_clients_add_does_not_disturb() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Recall|1", "Pub|soon", "Pub|1|R", "SubAfter|RQ|ID|x|true|k"])
-def test_what_nobody_can_read_is_passed_over(text: str) -> None:
+def test_what_cannot_be_read_is_skipped(text: str) -> None:
     assert list(parse_traces(wire(text) + wire(TEXTS[AFTER]))) == [AFTER]
 
 

@@ -57,7 +57,7 @@ def test_the_first_certificate_to_expire_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("password", [None, "wrong"])
-def test_a_locked_key_wants_its_password_and_asks_nobody_else(
+def test_a_locked_key_needs_its_password_and_does_not_prompt(
     tmp_path: Path, password: str | None
 ) -> None:
     holder = Authority(tmp_path).vouch_for(password="right")
@@ -113,7 +113,7 @@ def outgoing_of(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def test_other_servers_are_checked_where_somebody_says_how(
+def test_other_servers_are_checked_where_a_command_is_given(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     named = TlsSettings(
@@ -135,14 +135,14 @@ def test_files_for_calls_are_named_when_they_cannot_be_used(tmp_path: Path) -> N
         ServerTls(TlsSettings(encrypt_calls=True, client=files), CLOCK)
 
 
-def test_who_speaks_only_tls_with_a_certificate_of_its_own_is_warned(
+def test_a_server_with_only_tls_and_a_self_signed_certificate_logs_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ServerTls(TlsSettings(mode=TlsMode.ENFORCING), CLOCK)
     assert "clients cannot verify it" in caplog.text
 
 
-async def test_all_who_ask_at_once_get_the_same_certificate() -> None:
+async def test_all_that_ask_at_once_get_the_same_certificate() -> None:
     tls = ServerTls(TlsSettings(), CLOCK)
     assert tls.context is None
     one, other = await asyncio.gather(tls.make_context(), tls.make_context())

@@ -94,7 +94,7 @@ async def test_both_versions_are_spoken(
         assert await asked(peers, server, "x") == "x"
 
 
-async def test_whoever_asks_may_encrypt_where_it_is_permitted(
+async def test_a_peer_that_asks_may_encrypt_where_it_is_permitted(
     authority: Authority, settings: TlsSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     permissive = replace(settings, mode=TlsMode.PERMISSIVE)
@@ -108,7 +108,7 @@ async def test_whoever_asks_may_encrypt_where_it_is_permitted(
     assert warnings(caplog) == []
 
 
-async def test_without_certificates_a_server_makes_one_that_nobody_can_check() -> None:
+async def test_without_certificates_a_server_creates_one_that_cannot_be_verified() -> None:
     careless = client_context(TlsFiles(), check_host=False, verify=False)
     careful = client_context(TlsFiles(), check_host=False, verify=True)
     async with (
@@ -149,7 +149,7 @@ async def test_an_encrypted_peer_is_refused_where_tls_is_disabled(
     assert warning.endswith("it speaks TLS, which is disabled here")
 
 
-async def test_a_client_that_trusts_somebody_else_is_one_complaint(
+async def test_a_client_that_trusts_another_authority_is_logged_once(
     tmp_path: Path, settings: TlsSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     stranger = Authority(tmp_path, "stranger")
@@ -193,7 +193,7 @@ async def test_clients_have_to_show_a_certificate_where_it_is_required(
     assert len(warnings(caplog)) == 1
 
 
-async def test_a_reload_shows_the_new_certificate_and_drops_nobody(
+async def test_a_reload_shows_the_new_certificate_and_closes_no_connection(
     authority: Authority, settings: TlsSettings
 ) -> None:
     async with running_echo_server(tls=settings) as server, calling(trusting(authority)) as peers:
@@ -250,7 +250,7 @@ def is_shaking_hands(server: EchoServer) -> bool:
     return detector.deadline_s < server.clock.monotonic_s() + 10.0
 
 
-async def test_who_says_nothing_is_let_go_like_others(
+async def test_a_silent_peer_is_closed_like_others(
     settings: TlsSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
@@ -358,7 +358,7 @@ async def test_unread_answers_stop_the_reading_of_an_encrypted_peer(
     assert [response.opaque for response in responses] == list(range(count))
 
 
-async def test_who_leaves_before_there_is_a_certificate_is_forgotten() -> None:
+async def test_a_peer_that_leaves_before_there_is_a_certificate_is_forgotten() -> None:
     async with running_echo_server(tls=TlsSettings()) as server:
         async with await RawPeer.connect(server.port) as peer:
             peer.send(CLIENT_HELLO_BEGINS)

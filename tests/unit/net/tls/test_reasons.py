@@ -24,15 +24,15 @@ def failure(
         TlsSide.CLIENT: TlsSession(calling, called_host),
         TlsSide.SERVER: TlsSession(answering),
     }
-    said: dict[TlsSide, str] = {}
-    heard = b""
+    printed: dict[TlsSide, str] = {}
+    received = b""
     for side in [TlsSide.CLIENT, TlsSide.SERVER] * 4:
         try:
-            sessions[side].handshake(heard)
+            sessions[side].handshake(received)
         except ssl.SSLError as error:
-            said.setdefault(side, tls_failure(error, side))
-        heard = sessions[side].to_send()
-    return said
+            printed.setdefault(side, tls_failure(error, side))
+        received = sessions[side].to_send()
+    return printed
 
 
 def server(files: TlsFiles) -> ssl.SSLContext:
@@ -49,29 +49,31 @@ def trusting(authority: Authority) -> ssl.SSLContext:
 
 def test_a_certificate_that_has_expired_needs_a_new_one(authority: Authority) -> None:
     old = authority.vouch_for(lifetime=-DAY).files
-    said = failure("127.0.0.1", trusting(authority), server(old))
-    assert said[TlsSide.CLIENT] == (
+    printed = failure("127.0.0.1", trusting(authority), server(old))
+    assert printed[TlsSide.CLIENT] == (
         "certificate verify failed: certificate has expired; it needs a new one, or one of the two"
         " clocks is wrong"
     )
-    assert said[TlsSide.SERVER].startswith("it rejects our certificate")
+    assert printed[TlsSide.SERVER].startswith("it rejects our certificate")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.9", "elsewhere.example"])
-def test_a_certificate_for_another_host_is_said_to_be_one(authority: Authority, host: str) -> None:
-    said = failure(host, trusting(authority), server(authority.vouch_for().files))
-    assert host in said[TlsSide.CLIENT]
-    assert "it needs a certificate for the host" in said[TlsSide.CLIENT]
+def test_a_certificate_for_another_host_is_reported_as_such(
+    authority: Authority, host: str
+) -> None:
+    printed = failure(host, trusting(authority), server(authority.vouch_for().files))
+    assert host in printed[TlsSide.CLIENT]
+    assert "it needs a certificate for the host" in printed[TlsSide.CLIENT]
 
 
 def test_an_unknown_authority_has_to_be_named(authority: Authority, tmp_path: Path) -> None:
     stranger = Authority(tmp_path, "stranger").vouch_for("other").files
-    said = failure("127.0.0.1", trusting(authority), server(stranger))
-    assert "authority to tls.client.trustCertPath" in said[TlsSide.CLIENT]
-    assert "tls.client.trustCertPath" in said[TlsSide.SERVER]
+    printed = failure("127.0.0.1", trusting(authority), server(stranger))
+    assert "authority to tls.client.trustCertPath" in printed[TlsSide.CLIENT]
+    assert "tls.client.trustCertPath" in printed[TlsSide.SERVER]
 
 
-def test_a_peer_that_is_plain_is_said_to_be(authority: Authority) -> None:
+def test_a_peer_that_is_plain_is_recognised(authority: Authority) -> None:
     session = TlsSession(trusting(authority), "127.0.0.1")
     session.handshake(b"")
     with pytest.raises(ssl.SSLError) as caught:

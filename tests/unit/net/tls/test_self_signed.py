@@ -9,7 +9,7 @@ from roquet.net.tls.self_signed import self_signed
 from tests.support.fake_clock import START_MS
 
 
-def test_it_is_for_this_machine_and_for_who_was_named() -> None:
+def test_it_is_for_this_machine_and_for_named_hosts() -> None:
     made = self_signed(["broker.example", "10.0.0.7", "localhost"], START_MS)
     certificate = x509.load_pem_x509_certificate(made.certificate)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

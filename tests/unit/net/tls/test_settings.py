@@ -66,7 +66,7 @@ def test_passwords_are_not_shown() -> None:
     assert "server.pem" in repr(settings)
 
 
-def test_what_is_empty_is_not_said() -> None:
+def test_what_is_empty_is_not_reported() -> None:
     assert read_tls(dict.fromkeys(ALL, " ")) == (TlsSettings(), {})
 
 
@@ -85,7 +85,7 @@ def test_what_java_would_take_for_something_else_is_refused(key: str, text: str)
     assert (caught.value.key, caught.value.text) == (key, text)
 
 
-def test_certificates_that_nobody_would_check_are_not_asked_for() -> None:
+def test_certificates_that_would_not_be_verified_are_not_requested() -> None:
     with pytest.raises(ConfigError, match=r"tls\.server\.trustCertPath"):
         read_tls({"tls.server.need.client.auth": "require"})
     assert read_tls({"tls.server.need.client.auth": "optional"})

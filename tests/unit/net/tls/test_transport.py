@@ -90,7 +90,7 @@ async def test_it_does_not_matter_how_the_network_cuts_it(
     assert server.served == ["said"]
 
 
-async def test_a_stream_that_somebody_meddled_with_is_closed(
+async def test_a_stream_that_was_tampered_with_is_closed(
     server: EchoServer, client: HandHeldTls
 ) -> None:
     client.peer.send(client.encrypted(REQUEST))
@@ -103,7 +103,7 @@ async def test_a_stream_that_somebody_meddled_with_is_closed(
     assert server.served == ["said"]
 
 
-async def test_plain_bytes_in_an_encrypted_stream_are_not_heard(
+async def test_plain_bytes_in_an_encrypted_stream_are_ignored(
     server: EchoServer, client: HandHeldTls
 ) -> None:
     client.peer.send(client.encrypted(), REQUEST)

@@ -61,12 +61,14 @@ def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
         bind_checkpoint(tmp_path, tmp_path, "first")
 
 
-def told(offset: StreamOffset | None) -> str | None:
+def offset_text(offset: StreamOffset | None) -> str | None:
     return None if offset is None else json.dumps(offset.to_json())
 
 
 def lag(end: StreamOffset | None, latest: StreamOffset | None) -> int | None:
-    return reported_lag({"sources": [{"endOffset": told(end), "latestOffset": told(latest)}]})
+    return reported_lag(
+        {"sources": [{"endOffset": offset_text(end), "latestOffset": offset_text(latest)}]}
+    )
 
 
 def test_lag_is_what_is_there_and_was_not_read() -> None:
@@ -83,5 +85,5 @@ def test_what_is_not_reported_is_unknown() -> None:
     assert lag(StreamOffset({FIRST: 7}), None) is None
     assert lag(None, StreamOffset({FIRST: 7})) is None
     assert reported_lag({"sources": []}) is None
-    end = told(StreamOffset({FIRST: 7}))
+    end = offset_text(StreamOffset({FIRST: 7}))
     assert reported_lag({"sources": [{"endOffset": end, "latestOffset": "null"}]}) is None

@@ -54,9 +54,9 @@ def sent(at_ms: int) -> PubRecord:
 
 
 def test_a_story_starts_with_the_message_even_if_its_producer_looked_at_the_clock_before() -> None:
-    told = story_events([found("orders", 0.002)], [sent(-1)])
-    assert [event.what for event in told] == ["created", "sent", "stored"]
-    assert [event.time for event in told][:2] == [START, START]
+    reported = story_events([found("orders", 0.002)], [sent(-1)])
+    assert [event.what for event in reported] == ["created", "sent", "stored"]
+    assert [event.time for event in reported][:2] == [START, START]
 
 
 def test_a_story_is_in_the_order_of_time() -> None:
@@ -74,8 +74,8 @@ def test_a_story_is_in_the_order_of_time() -> None:
         after(200, 0, is_success=False, group="billing"),
         sent(3),
     ]
-    told = story_events(messages, traces)
-    assert [(event.what, event.group) for event in told] == [
+    reported = story_events(messages, traces)
+    assert [(event.what, event.group) for event in reported] == [
         ("created", None),
         ("stored", None),
         ("sent", "shop"),
@@ -86,9 +86,9 @@ def test_a_story_is_in_the_order_of_time() -> None:
         ("not done", "billing"),
         ("moved to the dead-letter queue", "billing"),
     ]
-    assert told[-1].details == "no such account, after 1 retries"
-    assert told[1].place == "orders@broker-a@0:7"
-    assert {event.source for event in told} == {"message", "trace"}
+    assert reported[-1].details == "no such account, after 1 retries"
+    assert reported[1].place == "orders@broker-a@0:7"
+    assert {event.source for event in reported} == {"message", "trace"}
 
 
 def test_what_old_clients_do_not_date_is_left_out() -> None:

@@ -74,8 +74,8 @@ def test_a_body_that_does_not_fit_is_set_apart_with_its_reason(body: bytes, reas
         "i int, s string, at timestamp, price decimal(5,2)", b'{"i": 1}', body, b'{"i": 2}'
     )
     assert [value["i"] for value in values] == [1, 2]
-    [said] = reasons
-    assert re.search(reason, said), said
+    [printed] = reasons
+    assert re.search(reason, printed), printed
 
 
 def test_columns_are_those_of_a_file_or_written_out(tmp_path: Path) -> None:

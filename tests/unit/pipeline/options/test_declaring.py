@@ -80,10 +80,10 @@ def test_a_refusal_survives_the_way_between_processes() -> None:
 
 def test_secrets_are_not_printed() -> None:
     given = {"nameServer": "a:1", "accessKey": "me", "secretKey": "mine", "securityToken": "lent"}
-    told = repr(read_options(ClusterOptions, given))
-    assert "'me'" in told
-    assert "mine" not in told
-    assert "lent" not in told
+    reported = repr(read_options(ClusterOptions, given))
+    assert "'me'" in reported
+    assert "mine" not in reported
+    assert "lent" not in reported
 
 
 @pytest.mark.parametrize("kind", [ReadOptions, StoreOptions, WriteOptions])

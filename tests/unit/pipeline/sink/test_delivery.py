@@ -101,7 +101,7 @@ async def test_pieces_of_one_queue_do_not_overtake_each_other(
 async def test_a_piece_that_is_there_is_not_sent_again(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
-    """Wherever it is: the round through the queues begins elsewhere the second time."""
+    """Wherever it is: the round through the queues starts elsewhere the second time."""
     requests = [request(number) for number in range(20)]
     for turn in (0, 3):
         deliverer = Deliverer(producer, PATIENT, RateLimit(None), checks_first=True, turn=turn)

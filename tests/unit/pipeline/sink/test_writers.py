@@ -247,7 +247,7 @@ def test_tools_find_a_message_by_the_id_that_the_sink_gave(
 
 @pytest.fixture
 def transactional(cluster: BlockingCluster, log_directory: str, topic: str) -> WriteOptions:
-    """`topic` is the name of the write, which nobody else has."""
+    """`topic` is the name of the write, which no other has."""
     given = {"deliveryMode": "transactional", "transactionLog": log_directory, "writeId": topic}
     return options(cluster, **given)
 
@@ -328,8 +328,8 @@ def test_what_a_broker_ends_late_is_not_ended_twice(
     transactional: WriteOptions,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A request that nobody answered in time may wait at a broker that is busy, and one of Apache
-    delivers twice what it is told twice.
+    """A request without an answer in time may wait at a broker that is busy, and one of Apache
+    delivers twice what it is reported twice.
     """
     patient = replace(
         transactional, cluster=replace(transactional.cluster, request_timeout=PATIENT)
@@ -431,7 +431,7 @@ def test_checks_are_not_answered_while_a_driver_ends_the_message_or_has_ended_it
     transactional: WriteOptions,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They ask about what is old enough, and those of Apache deliver twice what is told twice."""
+    """They ask about what is old enough, and those of Apache deliver twice what is sent twice."""
     answers: list[TransactionState] = []
 
     def noted(log: TransactionLog, mark: Mark) -> TransactionState:

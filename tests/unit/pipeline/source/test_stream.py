@@ -1,6 +1,6 @@
 """What a stream answers when Spark asks, at a real broker and without Spark.
 
-Spark asks in ways that lose messages if nobody thinks of it; each claim here is one of them.
+Spark asks in ways that lose messages if none thinks of it; each claim here is one of them.
 """
 
 import json

@@ -352,7 +352,7 @@ def test_reading_leaves_the_checksum_alone() -> None:
         verify_record(outdated, peek_record(outdated))
 
 
-def test_the_outdated_checksum_of_a_copy_condemns_nobody() -> None:
+def test_the_outdated_checksum_of_a_copy_is_no_reason_to_reject_it() -> None:
     """Apache 4.9.7 and 5.5.0 copy all properties of a message they deliver late, this one too.
 
     They write no separator behind the last one, and by that a copy is known.

@@ -1,4 +1,4 @@
-"""Records that are read when somebody looks."""
+"""Records that are decoded on access."""
 
 import pytest
 

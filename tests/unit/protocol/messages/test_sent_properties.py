@@ -30,7 +30,7 @@ def test_waiting_goes_and_a_property_comes(sent: str, stored: bytes) -> None:
     "name", ["DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TRAN_MSG"]
 )
 @pytest.mark.parametrize("before", ["", "A\x01b\x02", "WAIT\x01true\x02"])
-def test_who_asks_for_more_than_to_be_stored_is_no_plain_send(name: str, before: str) -> None:
+def test_a_send_that_asks_for_more_than_storing_is_not_fast(name: str, before: str) -> None:
     assert stored_properties(f"{before}{name}\x011\x02C\x01d", ADDED) is None
 
 

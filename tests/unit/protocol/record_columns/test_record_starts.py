@@ -41,7 +41,7 @@ BODY_AT = 88
 
 
 class Log:
-    """A log that begins at BASE, and where its records do."""
+    """A log that starts at BASE, and where its records do."""
 
     def __init__(self) -> None:
         self.data = b""

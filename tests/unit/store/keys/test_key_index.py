@@ -187,7 +187,7 @@ def test_after_a_crash_a_file_that_grew_in_the_millisecond_of_the_sync_is_made_a
     offsets = append(log, *["k"] * 5)
     assert index.catch_up(log)
     index.close()
-    # There is a newer file, but what the older one is said to hold did not reach the disk.
+    # There is a newer file, but what the older one should hold did not reach the disk.
     (path,) = (tmp_path / "index").iterdir()
     path.with_name(path.name + "1").write_bytes(b"")
     header = path.read_bytes()[:40] if until else bytes(40)
@@ -291,7 +291,7 @@ def test_a_checkpoint_has_a_time_between_two_files(tmp_path: Path, log: CommitLo
     first, *newer = sorted((tmp_path / "index").iterdir())
     distrusted: list[int] = []
     open_index(tmp_path, log, was_clean=False, until=full_timestamp, distrusted=distrusted).close()
-    # The last full one is made again and will end later, so nobody may count on its old end.
+    # The last full one is made again and will end later, so its old end does not count.
     assert distrusted
     assert distrusted[0] < full_timestamp
     assert first.exists()

@@ -123,7 +123,7 @@ def test_files_go_at_their_hour_only(tmp_path: Path, clock: FakeClock) -> None:
         assert store.clean().file_count > 0
 
 
-def test_files_go_when_somebody_asks_for_it(tmp_path: Path, clock: FakeClock) -> None:
+def test_files_are_deleted_on_request(tmp_path: Path, clock: FakeClock) -> None:
     with opened(tmp_path, clock=clock, delete_hours=()) as store:
         fill(store, clock)
         assert store.clean().file_count == 0
@@ -144,9 +144,7 @@ def test_a_filling_disk_makes_files_go(tmp_path: Path, clock: FakeClock) -> None
         assert len(bodies(store)) > 0
 
 
-def test_a_full_disk_takes_nothing_away_unless_it_was_told_to(
-    tmp_path: Path, clock: FakeClock
-) -> None:
+def test_a_full_disk_deletes_nothing_unless_configured(tmp_path: Path, clock: FakeClock) -> None:
     disk = FaultyDisk(tmp_path)
     with opened(tmp_path, clock=clock, disk=disk) as store:
         fill(store, clock, pause_s=1)
@@ -191,7 +189,7 @@ def test_queues_whose_messages_are_all_gone_can_be_deleted(
         fill(store, clock)
         assert store.delete_expired_queues() == []
         store.clean()
-        # The queue remembers where it was, until somebody wants it gone.
+        # The queue remembers where it was, until its deletion is requested.
         assert store.min_offset("Idle", 7) == store.max_offset("Idle", 7) == 1
         assert store.delete_expired_queues() == [("Idle", 7)]
         assert store.max_offset("Idle", 7) == 0
@@ -199,7 +197,7 @@ def test_queues_whose_messages_are_all_gone_can_be_deleted(
         assert store.queues().keys() == {"TopicA", *FOLLOWED_TOPICS}
 
 
-def test_queues_that_nobody_uses_hold_no_descriptors(tmp_path: Path, clock: FakeClock) -> None:
+def test_unused_queues_hold_no_descriptors(tmp_path: Path, clock: FakeClock) -> None:
     with opened(tmp_path, clock=clock) as store:
         for queue_id in range(50):
             for number in range(25):

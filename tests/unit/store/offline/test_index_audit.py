@@ -53,7 +53,7 @@ def test_an_empty_file_has_no_fault(tmp_path: Path) -> None:
 
 def test_every_flipped_byte_of_what_is_written_is_a_fault(file: IndexFile) -> None:
     first = ENTRIES_START + 20
-    # The seconds of the first entry count from a time that nobody may know any more.
+    # The seconds of the first entry count from a time that may be unknown by now.
     seconds = range(first + 12, first + 16)
     entries = set(range(first, first + 20 * len(KEYS))) - set(seconds)
     for position in (*range(ENTRIES_START), *sorted(entries)):
@@ -85,11 +85,11 @@ def test_a_key_that_is_not_in_the_index_is_missing(file: IndexFile) -> None:
     ]
 
 
-def test_a_key_that_no_record_has_is_told(file: IndexFile) -> None:
+def test_a_key_that_no_record_has_is_reported(file: IndexFile) -> None:
     assert faults(file, *KEYS[:2], KEYS[3]) == [(300, 300, "keys that no record has: 1")]
 
 
-def test_a_key_under_a_wrong_time_is_told(file: IndexFile) -> None:
+def test_a_key_under_a_wrong_time_is_reported(file: IndexFile) -> None:
     assert faults(file, *KEYS[:2], (2, 300, 53_000), KEYS[3]) == [
         (300, 300, "keys with a wrong time in 1: 1")
     ]

@@ -92,9 +92,9 @@ def test_a_file_that_is_gone_is_named(snapshot: StoreSnapshot) -> None:
     with pytest.raises(FileGone, match=f"{second}.*take a new snapshot") as caught:
         next(runs)
     assert caught.value.path == second
-    # It happens in one process and is told in another.
-    told = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
-    assert str(told) == str(caught.value)
+    # It happens in one process and is reported in another.
+    reported = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
+    assert str(reported) == str(caught.value)
 
 
 def test_a_file_that_is_removed_while_it_is_read_is_read_to_its_end(

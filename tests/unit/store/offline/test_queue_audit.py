@@ -43,7 +43,7 @@ def test_another_place_size_or_code_is_not_what_the_log_says(wrong: tuple[int, i
     ]
 
 
-def test_neighbours_are_told_together() -> None:
+def test_neighbours_are_reported_together() -> None:
     found = (SECOND, FIRST, THIRD, FIRST)
     assert faults(found, (FIRST, SECOND, THIRD, THIRD)) == [
         EntryFault(40, 41, "differs from the log"),

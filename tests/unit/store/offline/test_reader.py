@@ -292,7 +292,7 @@ def test_bytes_behind_the_last_record_are_counted(root: Path) -> None:
         assert reader.tail_size == 21
 
 
-def test_a_queue_that_ends_too_early_is_told(root: Path) -> None:
+def test_a_queue_that_ends_too_early_is_reported(root: Path) -> None:
     with StoreReader.open(root) as reader:
         assert reader.broken_queues == []
     path = max((root / "consumequeue" / "TopicA" / "0").iterdir())

@@ -74,7 +74,7 @@ def is_derived(path: str) -> bool:
     return path.startswith(("consumequeue/", "index/"))
 
 
-def test_damaged_queues_and_index_are_made_anew(root: Path) -> None:
+def test_damaged_queues_and_index_are_recreated(root: Path) -> None:
     queues = contents(root / "consumequeue")
     for path in [*(root / "consumequeue").rglob("*"), *(root / "index").iterdir()]:
         if path.is_file():
@@ -229,7 +229,7 @@ def test_an_interrupted_exchange_loses_nothing(root: Path, count: int) -> None:
         assert len(store.query("Topic1", "key-77", 10, 0, 2**60).records) == 1
 
 
-def test_who_waits_learns_how_far_it_is(tmp_path: Path) -> None:
+def test_a_timeout_names_the_progress(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as store:
         for _ in range(30):
             store.append(draft(properties={"KEYS": "key"}))

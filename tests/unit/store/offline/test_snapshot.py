@@ -268,7 +268,7 @@ def test_a_damaged_first_entry_hides_no_message(tmp_path: Path) -> None:
     assert len(rows_of(snapshot, [(0, snapshot.log_end)])) == 150
 
 
-def test_a_queue_that_cannot_be_read_is_told(tmp_path: Path, store: MessageStore) -> None:
+def test_a_queue_that_cannot_be_read_is_reported(tmp_path: Path, store: MessageStore) -> None:
     for _ in range(20):
         store.append(draft())
     with (tmp_path / "consumequeue" / "TopicA" / "0" / f"{0:020d}").open("r+b") as entries:
@@ -358,7 +358,7 @@ def flip(store: MessageStore, physical_offset: int) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 4, 16, 30, 60, 86])
-def test_a_damaged_record_is_told_once_wherever_the_log_is_cut(
+def test_a_damaged_record_is_reported_once_wherever_the_log_is_cut(
     tmp_path: Path, store: MessageStore, clock: FakeClock, place: int
 ) -> None:
     offsets = fill(store, 100, Random(11), clock)
@@ -405,7 +405,7 @@ def test_no_segment_begins_in_a_damaged_part(
     assert not any(damage.start < each.start < damage.end for each in snapshot.segments)
 
 
-def test_a_missing_file_is_told_once(tmp_path: Path, clock: FakeClock) -> None:
+def test_a_missing_file_is_reported_once(tmp_path: Path, clock: FakeClock) -> None:
     with opened(tmp_path, clock=clock) as small:
         for number in range(100):
             small.append(draft(b"%d" % number))

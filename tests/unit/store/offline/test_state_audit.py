@@ -37,7 +37,7 @@ def test_files_that_can_be_read_have_no_faults(config: Path) -> None:
         (b'{"topicConfigTable":[1]}', "Expected `object`, got `array`"),
     ],
 )
-def test_a_broken_file_is_told_with_what_a_broker_will_do(
+def test_a_broken_file_is_reported_with_what_a_broker_will_do(
     config: Path, content: bytes, reason: str
 ) -> None:
     (config / "topics.json").write_bytes(content)

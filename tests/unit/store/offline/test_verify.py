@@ -110,7 +110,7 @@ def test_nothing_is_changed(root: Path) -> None:
     assert after == before
 
 
-def test_a_damaged_record_is_told_once_with_its_range(root: Path, tmp_path: Path) -> None:
+def test_a_damaged_record_is_reported_once_with_its_range(root: Path, tmp_path: Path) -> None:
     with opened(tmp_path / "twin") as store:
         offsets = fill(store)
     flip(root / "commitlog" / f"{0:020d}", offsets[4] + 90)
@@ -120,7 +120,7 @@ def test_a_damaged_record_is_told_once_with_its_range(root: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_garbage_over_a_checksum_is_told(root: Path) -> None:
+def test_garbage_over_a_checksum_is_reported(root: Path) -> None:
     log_file = root / "commitlog" / f"{0:020d}"
     content = bytearray(log_file.read_bytes())
     first_size = int.from_bytes(content[:4])
@@ -146,7 +146,7 @@ def test_every_byte_of_an_entry_is_compared(root: Path) -> None:
     assert fault_texts(root) == []
 
 
-def test_a_missing_queue_is_told(root: Path) -> None:
+def test_a_missing_queue_is_reported(root: Path) -> None:
     shutil.rmtree(root / "consumequeue" / "Topic2")
     assert fault_texts(root) == [
         "queue Topic2/0: offsets 0 to 9: missing",
@@ -154,7 +154,7 @@ def test_a_missing_queue_is_told(root: Path) -> None:
     ]
 
 
-def test_a_queue_file_of_another_size_is_told(root: Path) -> None:
+def test_a_queue_file_of_another_size_is_reported(root: Path) -> None:
     path = root / "consumequeue" / "Topic2" / "0" / f"{200:020d}"
     path.write_bytes(bytes(100))
     assert fault_texts(root) == [
@@ -162,13 +162,13 @@ def test_a_queue_file_of_another_size_is_told(root: Path) -> None:
     ]
 
 
-def test_a_missing_log_file_is_told(root: Path) -> None:
+def test_a_missing_log_file_is_reported(root: Path) -> None:
     (root / "commitlog" / f"{4096:020d}").unlink()
     texts = fault_texts(root)
     assert "log: bytes 4096 to 8192: a file is missing" in texts
 
 
-def test_bytes_behind_the_last_record_are_told(root: Path) -> None:
+def test_bytes_after_the_last_record_are_reported(root: Path) -> None:
     path = max((root / "commitlog").iterdir())
     end = int(path.name) + len(path.read_bytes().rstrip(b"\0"))
     flip(path, 4095)
@@ -177,7 +177,7 @@ def test_bytes_behind_the_last_record_are_told(root: Path) -> None:
     ]
 
 
-def test_a_record_that_contradicts_its_queue_is_told(tmp_path: Path) -> None:
+def test_a_record_that_contradicts_its_queue_is_reported(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         fill(store)
         stranger = store._log.append(draft(topic="Topic0"), 2, FakeClock().now_ms())
@@ -224,7 +224,7 @@ def index_file(root: Path) -> Path:
         (40 + 50 * 4 + 5 * 20 + 19, "its entries are not linked by their hashes"),
     ],
 )
-def test_a_flipped_byte_of_the_index_is_told(
+def test_a_flipped_byte_of_the_index_is_reported(
     root: Path, index_file: Path, position: int, reason: str
 ) -> None:
     flip(index_file, position)
@@ -239,7 +239,7 @@ def test_an_index_file_that_nothing_was_filed_in_is_no_fault(root: Path, index_f
     assert fault_texts(root) == []
 
 
-def test_keys_without_records_are_told(root: Path, tmp_path: Path) -> None:
+def test_keys_without_records_are_reported(root: Path, tmp_path: Path) -> None:
     with opened(tmp_path / "other") as store:
         fill(store, 1)
         store.append(draft(b"different", properties={"KEYS": "one"}))

@@ -79,7 +79,7 @@ def test_the_count_is_limited(store: MessageStore) -> None:
 
 
 @pytest.mark.parametrize("count_max", [0, -1])
-def test_who_asks_for_no_message_gets_one(store: MessageStore, count_max: int) -> None:
+def test_a_pull_for_no_message_gets_one(store: MessageStore, count_max: int) -> None:
     append(store, 9)
     result = read(store, 2, count_max=count_max)
     assert (found(result), result.next_offset) == ([b"002"], 3)

@@ -263,7 +263,7 @@ def test_after_a_crash_only_what_was_not_synced_is_written_again(tmp_path: Path)
     ]
 
 
-def test_what_was_synced_is_written_again_if_somebody_else_had_the_store(tmp_path: Path) -> None:
+def test_what_was_synced_is_written_again_if_another_process_had_the_store(tmp_path: Path) -> None:
     store = open_store(tmp_path, flush_mode=FlushMode.SYNC)
     fill(store)
     store._flusher.tick()
@@ -275,7 +275,7 @@ def test_what_was_synced_is_written_again_if_somebody_else_had_the_store(tmp_pat
     assert ("commitlog", 0) in disk.written
 
 
-def test_queues_are_synced_by_the_one_who_flushes_and_not_before_the_store_serves(
+def test_queues_are_synced_by_the_flush_thread_and_not_before_the_store_serves(
     tmp_path: Path,
 ) -> None:
     store = open_store(tmp_path)

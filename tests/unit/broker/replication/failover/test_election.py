@@ -76,21 +76,21 @@ def test_of_equals_one_that_has_just_stepped_down_comes_last() -> None:
     assert result(former, other) is ElectionResult.YIELD
 
 
-def test_who_has_the_longest_log_is_waited_for_though_it_has_just_stepped_down() -> None:
+def test_the_longest_log_is_waited_for_though_its_broker_has_just_stepped_down() -> None:
     former, other = replace(candidate(1, 101), abstains=True), candidate(2, 100)
     assert result(other, former) is ElectionResult.YIELD
 
 
-def test_nobody_stands_before_enough_have_spoken() -> None:
+def test_no_replica_is_a_candidate_before_enough_have_published() -> None:
     assert result(candidate(2, 900)) is ElectionResult.WAIT
     assert result(candidate(2, 900), members=(1, 2)) is ElectionResult.STAND
 
 
-def test_what_was_said_in_another_vacancy_does_not_count() -> None:
+def test_votes_of_another_vacancy_do_not_count() -> None:
     assert result(candidate(2, 900), candidate(3, 950, vacancy=39)) is ElectionResult.WAIT
 
 
-def test_who_is_not_in_sync_neither_stands_nor_speaks() -> None:
+def test_a_replica_that_is_not_in_sync_is_neither_candidate_nor_voter() -> None:
     assert result(candidate(4, 9999)) is ElectionResult.OUTSIDE
     assert result(candidate(2, 900), candidate(4, 9999)) is ElectionResult.WAIT
 
@@ -102,7 +102,7 @@ def test_a_patient_one_waits_for_all_but_the_master() -> None:
     assert result(me, candidate(3, 800), replicas_needed=1, is_patient=True) is ElectionResult.STAND
 
 
-def test_who_comes_back_with_an_empty_disk_neither_stands_nor_speaks() -> None:
+def test_a_replica_with_an_empty_disk_is_neither_candidate_nor_voter() -> None:
     """It has the number of a member, and nothing of what that had."""
     empty = Candidacy(2, VACANCY, 0, 0, store="another store")
     assert result(empty, members=(1, 2)) is ElectionResult.OUTSIDE
@@ -127,7 +127,7 @@ def test_members_of_before_stores_were_recorded_may_stand() -> None:
         (LogPlace(8, 10), ElectionResult.BEHIND),
     ],
 )
-def test_nobody_stands_without_what_was_acknowledged(
+def test_no_replica_is_a_candidate_without_what_was_acknowledged(
     acknowledged: LogPlace, expected: ElectionResult
 ) -> None:
     longer, shorter = candidate(2, 900), candidate(3, 800)

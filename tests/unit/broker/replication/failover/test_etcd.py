@@ -95,7 +95,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def careful(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealEtcd]:
-    """Speaks to nobody but holders of certificates."""
+    """Accepts only holders of certificates."""
     files = replace(authority.vouch_for("etcd").files, trusted=authority.certificate)
     with RealEtcd(tmp_path_factory.mktemp("careful"), files) as server:
         yield server
@@ -119,7 +119,7 @@ async def test_an_etcd_that_wants_certificates_is_shown_one(
     assert await put(careful.url, shown_to(authority)) is not None
 
 
-async def test_an_etcd_is_told_from_others_and_tells_us_from_others(
+async def test_etcd_and_its_client_authenticate_each_other(
     careful: RealEtcd, authority: Authority, tmp_path: Path
 ) -> None:
     own, stranger = shown_to(authority), Authority(tmp_path, "stranger")
@@ -181,7 +181,7 @@ def test_it_serves_clients_at_the_port_it_is_given(
     assert words[words.index("--listen-peer-urls") + 1] == "http://127.0.0.1:2380"
 
 
-def test_a_machine_without_etcd_is_told_how_to_get_it(
+def test_without_etcd_the_error_names_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -61,9 +61,7 @@ def test_what_is_no_record_is_named() -> None:
 
 
 @pytest.mark.parametrize(("seen_epoch", "base"), [(0, 50), (62, 50), (63, 63)])
-def test_an_etcd_that_was_made_anew_does_not_begin_with_old_epochs(
-    seen_epoch: int, base: int
-) -> None:
+def test_a_recreated_etcd_does_not_start_with_old_epochs(seen_epoch: int, base: int) -> None:
     view = RecordsView(12, epoch_base=50)
     assert view.base_above(seen_epoch) == base
     assert view.base_above(seen_epoch) + view.revision + 1 > seen_epoch
