@@ -3,7 +3,8 @@
 The others are the published Python client `rocketmq` 0.4.4, which wraps a C++ library, and Apache's
 Java client. Each mode runs in a process of its own (`clients/`), clients take turns, and the best
 turn counts. Only ratios mean anything: machines are noisy. What cannot be had here is left out,
-with the reason. `--quick` has one short turn.
+with the reason. `--quick` has one short turn. At the end is what a burst asks of the program that
+sends it, next to a burst of coroutines that do nothing, and the threads of many consumers.
 """
 
 import argparse
@@ -34,6 +35,8 @@ OTHER_PYTHON = "rocketmq==0.4.4"
 QUEUE_COUNT = 8
 FULL_TOPIC = "bench-full"
 RUN_TIMEOUT_S = 180.0
+BURST_COUNT = 200_000
+CONSUMER_COUNT = 50
 
 _numbers = numbers(1)
 
@@ -81,6 +84,33 @@ class Contest:
 
     title: str
     rows: list[Row] = field(default_factory=list)
+
+
+@dataclass
+class Burst:
+    """Figures of `clients/bursts.py`, the least of all turns."""
+
+    name: str
+    mode: str
+    count: int
+    best: dict[str, float] = field(default_factory=dict)
+
+    def measure(self, name_server: str) -> None:
+        command = [sys.executable, str(CLIENTS / "bursts.py"), self.mode, name_server, FULL_TOPIC]
+        done = subprocess.run(
+            [*command, str(self.count)],
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=RUN_TIMEOUT_S,
+            check=True,
+        )
+        figures = json.loads(done.stdout)
+        assert figures.pop("count") == self.count
+        self.best = {key: min(value, self.best.get(key, value)) for key, value in figures.items()}
+
+    def report(self) -> None:
+        figures = "".join(f"{key:>14}{value:8.0f}" for key, value in self.best.items())
+        print(f"{self.name:34}{figures}")
 
 
 def our_command(_scratch: Path) -> tuple[list[str], dict[str, str]]:
@@ -186,6 +216,11 @@ def main() -> None:
     seconds, count, rounds = (2.0, 100_000, 1) if options.quick else (5.0, 500_000, 3)
     sending, reading = sending_contests(), reading_contests()
     contests = [*sending, *reading]
+    bursts = [
+        Burst(f"{BURST_COUNT:,} coroutines that wait", "floor", BURST_COUNT),
+        Burst(f"{BURST_COUNT:,} sends of 128 bytes", "burst", BURST_COUNT),
+        Burst(f"{CONSUMER_COUNT} push consumers", "consumers", CONSUMER_COUNT),
+    ]
     if options.ours_only:
         for contest in contests:
             contest.rows = [row for row in contest.rows if row.client is OURS]
@@ -205,8 +240,13 @@ def main() -> None:
                     group = f"bench-{next(_numbers)}"
                     begin_with_first(cluster.broker, group)
                     measure(row, scratch, [*full, group])
+            for _ in range(rounds):
+                for burst in bursts:
+                    burst.measure(cluster.name_server)
     for contest in contests:
         report(contest)
+    for burst in bursts:
+        burst.report()
 
 
 def rows_of(contests: Sequence[Contest]) -> list[Row]:

@@ -26,7 +26,7 @@ case ${1:-dev} in
         if command -v java > /dev/null || [ -n "${JAVA_HOME:-}" ]; then
             what='.[spark]' needs="Roquet and Spark: about 850 MB, no test tools"
         else
-            what=. needs="Roquet and what it runs on: about 150 MB; without Java there is no Spark to show"
+            what=. needs="Roquet and what it runs on: about 120 MB; without Java there is no Spark to show"
         fi
         ;;
     dev) what='.[dev]' needs="Roquet and all that its tests need, Spark among it: about 1,400 MB" ;;

@@ -328,32 +328,45 @@ class Accumulator:
             return self._send_later(session, ready, target, timeout_s)
         return self._send_now(session, ready, target, timeout_s)
 
-    def has_room(self, size: int) -> bool:
-        """Whether a message of this size need not wait. Raises as `Lifecycle.usable`."""
-        return self.usable().window.has_room(size)
+    def room_for(self, message: Message, timeout_s: float) -> asyncio.Future[None] | None:
+        """None if a message need not wait. Otherwise it is to be awaited: then there is room for
+        it, and `send_entered` sends it; whatever else that raises is for `give_up`.
 
-    async def send_later(self, message: Message, timeout_s: float) -> SendReceipt:
-        """Sends a message to any queue when there is room in the window. While it waits it is kept
-        as it is: of a burst, all that could be made of its messages would be in memory."""
-        message = taken(message)
-        check_message(message, self.config)
-        session = self.usable()
-        size = len(message.body)
-        window = session.window
-        may_enter = window.room(size, timeout_s)
-        try:
-            await may_enter
-        except BaseException as error:
-            window.give_up(may_enter, size)
-            if isinstance(error, TimeoutError):
-                raise self._no_room(window, message.topic, timeout_s) from None
-            raise
+        Raises BadArgument, or as `Lifecycle.usable`.
+        """
+        window = self.usable().window
+        body = message.body
+        if type(body) is not bytes or window.has_room(len(body)):
+            return None
+        check_message(taken(message) if message.keys else message, self.config)
+        return window.room(len(body), timeout_s)
+
+    def give_up(
+        self,
+        may_enter: asyncio.Future[None],
+        message: Message,
+        timeout_s: float,
+        error: BaseException,
+    ) -> None:
+        """Raises SendFailed for a TimeoutError."""
+        session = self._lifecycle.session
+        assert session is not None
+        session.window.give_up(may_enter, len(message.body))
+        if isinstance(error, TimeoutError):
+            raise self._no_room(session.window, message.topic, timeout_s) from None
+
+    def send_entered(
+        self, message: Message, timeout_s: float
+    ) -> Coroutine[None, None, SendReceipt]:
+        """Sends a message to any queue that has waited for room. To be awaited at once."""
+        session = self._lifecycle.session
+        assert session is not None
         try:
             ready = self.ready(message, {})
         except BaseException:
-            session.window.leave(size)
+            session.window.leave(len(message.body))
             raise
-        return await self._send_now(session, ready, ANYWHERE, timeout_s)
+        return self._send_now(session, ready, ANYWHERE, timeout_s)
 
     async def _send_later(
         self, session: ProducerSession, ready: Ready, target: Target, timeout_s: float

@@ -137,30 +137,28 @@ class AsyncProducer(AsyncResource):
         if timeout_s is not TIMEOUT_S:  # A call for nothing is not cheap.
             check_timeout("timeout_s", timeout_s)
         is_usual = queue is None and order_key is None and delay is None and delay_level is None
-        if is_usual and self._middleware is None:
-            fast = self._accumulator.fast_batching
-            waiting = None if fast is None else fast.add(message, timeout_s)
-            if fast is not None and waiting is not None:
-                size = len(message.body)
-                try:
-                    return await waiting
-                finally:
-                    fast.leave(size)
-            if type(message) is Message:
-                body = message.body
-                if type(body) is bytes and not self._accumulator.has_room(len(body)):
-                    return await self._accumulator.send_later(message, timeout_s)
-                ready = self._accumulator.ready(message, _NO_EXTRA)
-                return await self._accumulator.send(ready, ANYWHERE, timeout_s)
-        extra = delay_properties(delay, delay_level, self._clock.now_ms())
-        kind = MessageKind.DELAYED if extra else MessageKind.NORMAL
-
-        def send_one(message: Message) -> Coroutine[None, None, SendReceipt]:
-            target = _target(message, queue, order_key)
-            ready = self._accumulator.ready(message, extra, kind)
-            return self._accumulator.send(ready, target, timeout_s)
-
-        return await self._through(message, send_one)
+        if not is_usual or self._middleware is not None or type(message) is not Message:
+            extra = delay_properties(delay, delay_level, self._clock.now_ms())
+            return await self._send_unusual(message, queue, order_key, extra, timeout_s)
+        accumulator = self._accumulator
+        fast = accumulator.fast_batching
+        if fast is not None and (future := fast.add(message, timeout_s)) is not None:
+            size = len(message.body)
+            try:
+                return await future
+            finally:
+                fast.leave(size)
+        # Of a burst nearly all wait here, all of them started in one turn of the loop, so there is
+        # no other coroutine, and nothing is made of the message yet.
+        if (may_enter := accumulator.room_for(message, timeout_s)) is not None:
+            try:
+                await may_enter
+            except BaseException as error:
+                accumulator.give_up(may_enter, message, timeout_s, error)
+                raise
+            return await accumulator.send_entered(message, timeout_s)
+        ready = accumulator.ready(message, _NO_EXTRA)
+        return await accumulator.send(ready, ANYWHERE, timeout_s)
 
     async def send_oneway(
         self,
@@ -366,6 +364,24 @@ class AsyncProducer(AsyncResource):
         return self._accumulator.statistics()
 
     # How it is done.
+
+    def _send_unusual(
+        self,
+        message: Message,
+        queue: QueueRef | None,
+        order_key: OrderKey | None,
+        extra: Mapping[str, str],
+        timeout_s: float,
+    ) -> Coroutine[None, None, SendReceipt]:
+        """To one queue, later, through middleware, or of another type."""
+        kind = MessageKind.DELAYED if extra else MessageKind.NORMAL
+
+        def send_one(message: Message) -> Coroutine[None, None, SendReceipt]:
+            target = _target(message, queue, order_key)
+            ready = self._accumulator.ready(message, extra, kind)
+            return self._accumulator.send(ready, target, timeout_s)
+
+        return self._through(message, send_one)
 
     def _through(
         self, message: Message, send: Callable[[Message], Coroutine[None, None, R]]

@@ -13,6 +13,7 @@ from roquet import AsyncProducer, Message, Producer, SendReceipt
 from roquet.client.errors import SendError
 from tests.support.busy import busy_for
 from tests.support.eventually import eventually
+from tests.support.loop_holds import LoopHolds
 from tests.support.our_cluster import OurBroker, OurNameServer
 from tests.support.tcp_proxy import PROXY_HOST, TcpProxy
 
@@ -46,6 +47,25 @@ async def test_a_burst_on_a_new_producer_is_stored_to_the_last_message(
         assert len({receipt.message_id for receipt in receipts}) == 20_000
         statistics = producer.statistics()
     assert (statistics.stored_count, statistics.failed_count) == (20_000, 0), broker.log_tail()
+
+
+@pytest.mark.slow
+async def test_a_burst_leaves_the_loop_free_once_its_tasks_have_started(
+    names: OurNameServer, broker: OurBroker
+) -> None:
+    count = 50_000
+    async with AsyncProducer(names.address, "shop") as producer:
+        await producer.send(Message(TOPIC, BODY), timeout_s=PATIENT_S)
+        holds = LoopHolds()
+        burst = asyncio.gather(*(producer.send(Message(TOPIC, BODY)) for _ in range(count)))
+        # asyncio starts all tasks in one turn.
+        await asyncio.sleep(0)
+        holds.start()
+        receipts = await burst
+        holds.stop()
+    assert len(receipts) == count, broker.log_tail()
+    # CPU time of one turn: a twentieth of a second, and what a busy machine adds to it.
+    assert holds.longest_s < 0.5
 
 
 @pytest.mark.slow
