@@ -177,13 +177,15 @@ def test_two_brokers_of_one_name_are_named_everywhere(tmp_path: Path) -> None:
         intruder.start()
         both = (first.address, intruder.address)
         wait_until(lambda: all(each in obstacles(intruder) for each in both), PATIENCE_S)
-        assert all(each in on.shown_of(intruder)["problem"] for each in both)
+        # The first learns of it at once, too, not when it registers again.
+        wait_until(lambda: all(each in obstacles(first) for each in both), AT_ONCE_S)
+        (row,) = on.shown()["brokers"]
+        assert all(each in row["problem"] for each in both)
         lines = on.examined().split("\n")
         assert any(all(each in line for each in both) for line in lines)
-        # The first learns of it when it registers again.
-        wait_until(lambda: all(each in obstacles(first) for each in both), PATIENCE_S)
         wait_until(lambda: on.routed_master() == intruder.address, PATIENCE_S)
         intruder.kill()
         wait_until(lambda: on.routed_master() == first.address, AT_ONCE_S)
+        wait_until(lambda: not obstacles(first), AT_ONCE_S)
         assert [each["address"] for each in on.shown()["lost"]] == [intruder.address]
         assert on.shown_of(first)["broker"] == BROKER_NAME

@@ -7,6 +7,7 @@ from roquet.namesrv.route_table import BrokerIdentity, BrokerTraits, RouteTable
 from roquet.protocol.bodies.body import DataVersion
 from roquet.protocol.bodies.name_server import BrokerRegistration
 from roquet.protocol.bodies.topics import TopicConfig, TopicConfigTable
+from roquet.protocol.command import Command
 from tests.support.fake_clock import FakeClock
 
 identities = st.builds(
@@ -21,6 +22,8 @@ topic_names = st.lists(st.sampled_from("tuvw"), unique=True)
 
 class Channel:
     def close(self, reason: str) -> None: ...
+
+    def send_oneway(self, command: Command) -> None: ...
 
 
 CHANNELS = [Channel(), Channel()]

@@ -15,6 +15,7 @@ from roquet.namesrv.route_table import BrokerIdentity, BrokerTraits, RouteTable
 from roquet.protocol.bodies.body import DataVersion
 from roquet.protocol.bodies.name_server import BrokerRegistration
 from roquet.protocol.bodies.topics import TopicConfig, TopicConfigTable
+from roquet.protocol.command import Command
 from tests.support.fake_clock import FakeClock
 
 # Longer than answers are trusted.
@@ -38,6 +39,9 @@ class Broker:
 
     def close(self, _reason: str) -> None:
         """It is the channel that it registers on."""
+
+    def send_oneway(self, _command: Command) -> None:
+        """Notices are left out of the model."""
 
     @property
     def is_awake(self) -> bool:

@@ -29,7 +29,7 @@ from roquet.broker.messages.acks import AckQueue
 from roquet.broker.messages.appending import LateSends, Messages, refused_writes_log, take_copied
 from roquet.broker.messages.expiry import Expiry
 from roquet.broker.messages.long_polling import LongPolls
-from roquet.broker.registration import Registrar, identity_of
+from roquet.broker.registration import NOTICE_ROUTES, Registrar, identity_of
 from roquet.broker.replication.master import SlaveLinks
 from roquet.broker.replication.other_brokers import OtherBrokers
 from roquet.broker.replication.replica_progress import ReplicaProgress
@@ -156,7 +156,7 @@ def build_broker(
     # Not only after a crash: a disk may lose the end of a log that was closed, too.
     offsets.cut_back(store.max_offset)
     waiting.pending_halves.load()
-    peers = _peers(tls, clock, stack)
+    peers = _peers(tls, clock, stack, lambda: registrar.refresh_soon())  # noqa: PLW0108  Made below.
     registrar = _registrar(config, peers, clock, lambda: broker)
     topics.on_change = partial(_save_and_register, savers.topics, registrar)
     groups.on_change = savers.groups.save_soon
@@ -296,8 +296,11 @@ def _save_and_register(topic_saver: Saver, registrar: Registrar) -> None:
     registrar.refresh_soon()
 
 
-def _peers(tls: ServerTls, clock: Clock, stack: AsyncExitStack) -> Peers:
-    peers = Peers(Router(None, ()), clock, tls=tls.outgoing)
+def _peers(
+    tls: ServerTls, clock: Clock, stack: AsyncExitStack, refresh: Callable[[], None]
+) -> Peers:
+    """`refresh` is called when a name server has a notice."""
+    peers = Peers(Router(refresh, NOTICE_ROUTES), clock, tls=tls.outgoing)
     stack.push_async_callback(peers.close)
     return peers
 

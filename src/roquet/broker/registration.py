@@ -19,11 +19,12 @@ from roquet.clock import Clock
 from roquet.errors import RoquetError
 from roquet.net.errors import NetError
 from roquet.net.peers import Peers
+from roquet.net.router import Reply, Request, on
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.name_server import BrokerRegistration, KvTable
 from roquet.protocol.bodies.topics import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.fields import header_reader
+from roquet.protocol.fields import NoFields, header_reader
 from roquet.protocol.headers.name_server import (
     RegisterBrokerHeader,
     RegisterBrokerReplyHeader,
@@ -41,6 +42,16 @@ _EVERYWHERE: Final = "everywhere"
 _DUPLICATE: Final = "duplicate"
 
 _read_answer = header_reader(RegisterBrokerReplyHeader)
+
+
+def _brokers_changed(refresh: Callable[[], None], _request: Request[NoFields]) -> Reply:
+    """A name server has, or has no more, another broker of this name and id."""
+    refresh()
+    return Reply()
+
+
+# What name servers send, on the connections that the broker opens to them.
+NOTICE_ROUTES: Final = (on(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, NoFields, _brokers_changed),)
 
 
 class OwnIdentity(msgspec.Struct, frozen=True):

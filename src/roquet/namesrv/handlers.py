@@ -3,6 +3,7 @@
 import logging
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from roquet.access.needs import ACCOUNT
@@ -16,7 +17,7 @@ from roquet.namesrv.route_table import (
     RouteTable,
 )
 from roquet.namesrv.state import NameServer
-from roquet.net.errors import Refused
+from roquet.net.errors import ConnectionLost, Refused
 from roquet.net.router import Answer, Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import DataVersion, read_body, write_body
 from roquet.protocol.bodies.name_server import (
@@ -27,6 +28,7 @@ from roquet.protocol.bodies.name_server import (
 )
 from roquet.protocol.bodies.topics import TopicList
 from roquet.protocol.codes import VERSION_4_9_4, RequestCode as Code, ResponseCode
+from roquet.protocol.command import OUR_LANGUAGE, Command
 from roquet.protocol.fields import NoFields
 from roquet.protocol.headers.name_server import (
     AddWritePermissionHeader,
@@ -73,13 +75,15 @@ def register_broker(server: NameServer, request: Request[RegisterBrokerHeader]) 
     identity = _identity(header)
     registration = read_registration(request.body, request.command.version)
     try:
-        is_new = server.routes.register(identity, _traits(header), registration, request.connection)
+        traits = _traits(header, request.command.language)
+        is_new = server.routes.register(identity, traits, registration, request.connection)
     except RegistrationRefused as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
     server.lost.returned(identity, is_new=is_new)
     if is_new:
         topic_count = len(registration.topics.topic_config_table)
         log.info("registered %s with %d topics", _described(identity), topic_count)
+        notify_twins(server, identity)
     master = server.routes.master_of(identity)
     reply_header = RegisterBrokerReplyHeader()
     if master is not None:
@@ -101,7 +105,17 @@ def unregister_broker(server: NameServer, request: Request[UnregisterBrokerHeade
     was_lost = server.lost.forget(identity.key)
     if server.routes.unregister(identity) or was_lost:
         log.info("unregistered %s, as %s asked", _described(identity), request.sender)
+        notify_twins(server, identity)
     return Reply()
+
+
+def notify_twins(server: NameServer, identity: BrokerIdentity) -> None:
+    """A broker came or left: those of its name and id learn it now, not within 30 seconds."""
+    for twin in server.routes.twins_of(identity):
+        # To brokers of 5.x this request means something else.
+        if twin.traits.heeds_notices:
+            with suppress(ConnectionLost):
+                twin.channel.send_oneway(Command(Code.NOTIFY_MIN_BROKER_ID_CHANGE))
 
 
 def query_data_version(server: NameServer, request: Request[QueryDataVersionHeader]) -> Reply:
@@ -290,13 +304,14 @@ def _identity(
     )
 
 
-def _traits(header: RegisterBrokerHeader) -> BrokerTraits:
+def _traits(header: RegisterBrokerHeader, language: str | None) -> BrokerTraits:
     timeout_ms = header.heartbeat_timeout_millis
     return BrokerTraits(
         ha_address=header.ha_server_addr,
         silence_max_s=SILENCE_MAX_S if timeout_ms is None else timeout_ms / 1000,
         zone=header.zone_name,
         has_acting_master=header.enable_acting_master,
+        heeds_notices=language == OUR_LANGUAGE,
     )
 
 

@@ -34,6 +34,7 @@ from roquet.protocol.bodies.name_server import (
 )
 from roquet.protocol.bodies.topics import QueueMapping, TopicConfig
 from roquet.protocol.codes import Permission
+from roquet.protocol.command import Command
 
 V = TypeVar("V")
 
@@ -79,12 +80,16 @@ class BrokerTraits(msgspec.Struct, frozen=True, kw_only=True):
     zone: str | None = None
     # Only 5.x brokers send whether a slave may act for a lost master; None means 4.x.
     has_acting_master: bool | None = None
+    # Whether it registers again when it is notified that another broker has its name and id.
+    heeds_notices: bool = False
 
 
 class Channel(Protocol):
     """The connection a broker registers on."""
 
     def close(self, reason: str) -> None: ...
+
+    def send_oneway(self, command: Command) -> None: ...
 
 
 class LiveBroker(msgspec.Struct):
@@ -173,6 +178,14 @@ class RouteTable:
         epoch = 0 if own is None else own.data_version.state_version
         twin = None if own is None else self._twin_of(identity, epoch)
         return None if twin is None else twin.identity.address
+
+    def twins_of(self, identity: BrokerIdentity) -> list[LiveBroker]:
+        """Living brokers with the same name and id at other addresses, of any epoch."""
+        return [
+            live
+            for live in self._live.values()
+            if live.identity.key != identity.key and live.identity[:3] == identity[:3]
+        ]
 
     def latest_master(self, identity: BrokerIdentity) -> LatestMaster | None:
         """Of the name of a broker, where masters have epochs; it may be lost."""
@@ -400,16 +413,8 @@ class RouteTable:
 
     def _twin_of(self, identity: BrokerIdentity, epoch: int) -> LiveBroker | None:
         """Another living broker with the same name, id and epoch."""
-        return next(
-            (
-                live
-                for live in self._live.values()
-                if live.identity.key != identity.key
-                and live.identity[:3] == identity[:3]
-                and live.data_version.state_version == epoch
-            ),
-            None,
-        )
+        twins = self.twins_of(identity)
+        return next((live for live in twins if live.data_version.state_version == epoch), None)
 
     def _topics_of(self, name: str) -> dict[str, QueueData]:
         return {topic: queues[name] for topic, queues in self._topics.items() if name in queues}

@@ -14,7 +14,7 @@ from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.namesrv import lost_brokers
 from roquet.namesrv.config import NameServerConfig, change_config, changeable_texts
-from roquet.namesrv.handlers import ROUTES
+from roquet.namesrv.handlers import ROUTES, notify_twins
 from roquet.namesrv.lost_brokers import LostBrokers
 from roquet.namesrv.route_table import LiveBroker, RouteTable
 from roquet.namesrv.state import KvConfig, NameServer, Saving
@@ -138,3 +138,4 @@ def _lose(server: NameServer, broker: LiveBroker, reason: str, silent_s: float =
     server.lost.note(broker.identity, reason, silent_s)
     cluster, name, broker_id, address = broker.identity
     log.warning("removed broker %s/%s/%d at %s: %s", cluster, name, broker_id, address, reason)
+    notify_twins(server, broker.identity)

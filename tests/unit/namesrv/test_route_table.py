@@ -22,6 +22,7 @@ from roquet.protocol.bodies.topics import (
     TopicConfig,
     TopicConfigTable,
 )
+from roquet.protocol.command import Command
 from tests.support.fake_clock import FakeClock
 
 MASTER = BrokerIdentity("c", "a", 0, "10.0.0.1:10911")
@@ -35,6 +36,9 @@ class FakeChannel:
 
     def close(self, reason: str) -> None:
         self.reasons.append(reason)
+
+    def send_oneway(self, command: Command) -> None:  # noqa: ARG002
+        raise AssertionError("the table sends nothing")
 
 
 def topics_of(*names: str, version: int = 1, **config: int) -> BrokerRegistration:
