@@ -15,6 +15,7 @@ from roquet.store.errors import DiskFull
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
+from tests.support.inner_parts import flusher_of
 from tests.support.power_cut import Promise, WatchedDisk, after_power_cut
 from tests.support.store_checks import everything_in, lost, strangers, wrong_with
 from tests.support.store_ledger import Ledger
@@ -114,4 +115,4 @@ def fill(store: MessageStore, ledger: Ledger) -> None:
             ledger.took(one, store.append(one))
             if number % 16 == 0:
                 store.file_keys()
-                store._flusher.tick()
+                flusher_of(store).tick()

@@ -18,6 +18,7 @@ from roquet.client.push.consumer import AsyncPushConsumer
 from roquet.client.received import ReceivedMessage
 from roquet.testing import Cluster
 from tests.support.eventually import eventually
+from tests.support.inner_parts import broker_of
 from tests.support.stores import bodies
 from tests.support.tcp_proxy import PROXY_HOST, Direction, TcpProxy
 
@@ -42,7 +43,7 @@ class Net:
 
     def stored(self) -> dict[int, list[bytes]]:
         """Bodies by queue."""
-        store = self.cluster._brokers[BROKER].store
+        store = broker_of(self.cluster, BROKER).store
         return {queue: bodies(store, self.topic, queue) for queue in range(QUEUE_COUNT)}
 
 

@@ -40,6 +40,7 @@ from tests.support.fast_path_traffic import (
     hostile_bytes,
     send_fields,
 )
+from tests.support.inner_parts import index_of, log_of, queues_of
 from tests.support.late_disk import stop_disk, sync_disk
 from tests.support.ram_disk import RamDisk
 from tests.support.stores import small_config
@@ -244,12 +245,12 @@ def outcome_of(twin: Twin) -> Outcome:
     return Outcome(
         [sorted_frames(each.received) if is_sync else each.received for each in twin.clients],
         [each.is_closed for each in twin.clients],
-        (store.log_end, [file.mapping[:] for file in store._log.files]),
+        (store.log_end, [file.mapping[:] for file in log_of(store).files]),
         {
             key: (queue.min_offset, queue.max_offset, queue.entries(queue.min_offset, 1 << 20))
-            for key, queue in store._queues.by_key.items()
+            for key, queue in queues_of(store).by_key.items()
         },
-        [file.file.mapping[:] for file in store._index._files] if store._index else [],
+        [file.file.mapping[:] for file in index_of(store)._files],
         broker.tables.offsets.to_bytes(),
         (
             broker.tables.offsets.change_count,

@@ -7,6 +7,7 @@ from roquet.protocol.command import Command
 from roquet.protocol.fields import NoFields
 from tests.support.broker_bed import BedClient, BrokerBed
 from tests.support.fake_clock import FakeClock
+from tests.support.inner_parts import flusher_of
 
 _LONG_S = 60.0
 _NEVER = 2**62
@@ -14,11 +15,11 @@ _NEVER = 2**62
 
 def stop_disk(bed: BrokerBed) -> None:
     """Nothing gets there any more, but by `sync_disk`."""
-    bed.broker.store._flusher.stop()
+    flusher_of(bed.broker.store).stop()
 
 
 def sync_disk(bed: BrokerBed) -> None:
-    bed.broker.store._flusher.tick()
+    flusher_of(bed.broker.store).tick()
 
 
 async def until_late(acks: AckQueue, clock: FakeClock, probe: BedClient) -> None:

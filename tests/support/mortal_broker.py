@@ -19,6 +19,7 @@ from roquet.store.config import FlushMode, StoreConfig
 from tests.support.broker_bed import BrokerBed
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.inner_parts import flusher_of
 from tests.support.stores import crash, small_config
 
 
@@ -75,7 +76,7 @@ class MortalBroker:
         broker = build_broker(
             replace(config, **self._settings), self.clock, self._disk, self._stack
         )
-        broker.store._flusher.stop()  # `sync` does its work.
+        flusher_of(broker.store).stop()  # `sync` does its work.
         await broker.background.services.__aenter__()
         self.bed = BrokerBed(broker, self.clock)
 
@@ -112,7 +113,7 @@ class MortalBroker:
 
     def _tick(self) -> None:
         self._coming_sync = None
-        self.broker.store._flusher.tick()
+        flusher_of(self.broker.store).tick()
 
     def _forget_sync(self) -> None:
         """The dead do not touch the files of the living."""

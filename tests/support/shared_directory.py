@@ -24,6 +24,7 @@ from roquet.state_file import StateFile
 from roquet.store.config import StoreConfig
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import BORN_HOST
+from tests.support.inner_parts import flusher_of
 from tests.support.store_checks import END_OF_TIME, everything_in
 from tests.support.stores import crash
 
@@ -102,7 +103,7 @@ class SharedDirectory:
             yield store
         finally:
             # The next file of the log is made ahead, and left behind by a kill.
-            store._flusher.tick()
+            flusher_of(store).tick()
             if is_killed:
                 crash(store)
             else:

@@ -18,6 +18,7 @@ from roquet.store.message_store import MessageStore
 from roquet.store.offline.reader import StoreReader
 from tests.support.drafts import BORN_HOST, draft
 from tests.support.fake_clock import FakeClock
+from tests.support.inner_parts import log_of
 from tests.support.message_rows import rows_in, rows_of
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ def _append(store: MessageStore, chance: Random, number: int, places: list[int])
 
 def flip(store: MessageStore, physical_offset: int) -> None:
     """A bit of the log, as a bad disk would."""
-    file = store._log.file_at(physical_offset)
+    file = log_of(store).file_at(physical_offset)
     assert file is not None
     file.mapping[physical_offset - file.start] ^= 1
 

@@ -20,6 +20,7 @@ from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.inner_parts import flusher_of, log_of
 from tests.support.log_rebuild import QueueName
 from tests.support.store_ledger import Ledger
 from tests.support.stores import small_config
@@ -111,7 +112,7 @@ class Workload:
     def during_sync(self) -> None:
         """To be called by the disk in the middle of a sync."""
         store = self.store
-        if store is None or self._is_interleaving or store._log._making.locked():
+        if store is None or self._is_interleaving or log_of(store)._making.locked():
             return
         self._is_interleaving = True
         with suppress(StoreUnavailable):
@@ -151,7 +152,7 @@ class Workload:
 
     def _round(self) -> None:
         end = self._opened().log_end
-        self._opened()._flusher.tick()
+        flusher_of(self._opened()).tick()
         self.end_at_round = end
 
     def _queue(self) -> tuple[str, int]:

@@ -17,6 +17,7 @@ from roquet.store.log_scan import NO_END
 from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import QueueReadLimits
 from tests.support.fake_clock import FakeClock
+from tests.support.inner_parts import flusher_of, log_of
 from tests.support.quick_disk import QuickDisk
 
 EVERYTHING = QueueReadLimits(1_000_000, 1 << 30)
@@ -65,11 +66,12 @@ def opened(root: Path, **options: Any) -> Iterator[MessageStore]:
 
 def crash(store: MessageStore) -> None:
     """End as a killed process does: what is written is there, nothing is put in order."""
-    store._flusher.stop()
-    if store._log._next_file is not None:
+    flusher_of(store).stop()
+    log = log_of(store)
+    if log._next_file is not None:
         # It stays behind, all zero.
-        store._log._next_file.close()
-        store._log._next_file = None
+        log._next_file.close()
+        log._next_file = None
     store._release()
 
 

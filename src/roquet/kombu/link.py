@@ -16,8 +16,7 @@ from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.topics import TopicSettings
 from roquet.client.arguments import check_count, check_text, check_timeout
 from roquet.client.blocking.loop_thread import LoopThread
-from roquet.client.cluster.tls import TlsConfig
-from roquet.client.config import Credentials
+from roquet.client.config import Credentials, TlsConfig
 from roquet.client.errors import NotOpen, SendImpossible, TopicNotFound, UsedAfterFork
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.producer.producer import AsyncProducer

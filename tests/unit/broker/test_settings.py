@@ -33,6 +33,7 @@ from roquet.protocol.names import RETRY_PREFIX
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.eventually import eventually
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.inner_parts import log_of
 from tests.support.stores import messages, small_config
 from tests.support.transactional import GIVEN_UP_TOPIC, GROUP, begin, half_header
 
@@ -354,7 +355,7 @@ async def _(trial: Trial) -> None:
 @effect("checkCRCOnRead")
 async def _(trial: Trial) -> None:
     trial.bed.put(b"rotten")
-    log = trial.bed.broker.store._log
+    log = log_of(trial.bed.broker.store)
     # As if it had not been written by this process.
     log.written_from = log.end
     log.files[0].mapping[88] ^= 1

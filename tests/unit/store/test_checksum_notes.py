@@ -13,6 +13,7 @@ from roquet.store.checksum_notes import ChecksumNotes
 from roquet.store.log_scan import NO_END, ChecksummedRanges
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
+from tests.support.inner_parts import log_of, queues_of
 from tests.support.other_owner import owned_by_another
 from tests.support.recording_listener import RecordingListener
 from tests.support.stores import bodies, crash, open_store, opened
@@ -139,18 +140,18 @@ def test_a_broker_that_cut_our_records_off_and_wrote_its_own_there_is_believed(
         append(store, range(10))
 
     def cut_and_append(store: MessageStore) -> None:
-        store._log.cut(6 * SIZE)
-        queue = store._queues.find(b"TopicA", 0)
+        log_of(store).cut(6 * SIZE)
+        queue = queues_of(store).find(b"TopicA", 0)
         assert queue is not None
         queue.cut(6 * SIZE)
-        store._log.resume()
+        log_of(store).resume()
         append(store, range(6, 20), has_checksum=False)
 
     owned_by_another(tmp_path, cut_and_append)
     with opened(tmp_path) as store:
         assert bodies(store) == expected(20)
-        assert store._log.checksummed.part_at(5 * SIZE).must_have
-        assert not store._log.checksummed.part_at(6 * SIZE).must_have
+        assert log_of(store).checksummed.part_at(5 * SIZE).must_have
+        assert not log_of(store).checksummed.part_at(6 * SIZE).must_have
 
 
 def test_a_crash_before_the_first_sync_loses_no_knowledge(tmp_path: Path) -> None:
@@ -181,7 +182,7 @@ def test_what_expired_is_not_remembered(tmp_path: Path) -> None:
     (tmp_path / "commitlog" / f"{4096:020d}").unlink()
     with opened(tmp_path) as store:
         assert store.log_start == 8192
-        (start, end) = store._log.checksummed.ranges[-1]
+        (start, end) = log_of(store).checksummed.ranges[-1]
     assert notes(tmp_path) == ([], start)
     assert end == NO_END
 
@@ -207,5 +208,5 @@ def test_unreadable_notes_do_not_prevent_a_start(tmp_path: Path, content: bytes)
         assert bodies(store) == expected(5)
         assert store.recovery is not None
         assert "checksummed.json" in store.recovery.lost_notes
-        assert store._log.checksummed == ChecksummedRanges(((5 * SIZE, NO_END),))
+        assert log_of(store).checksummed == ChecksummedRanges(((5 * SIZE, NO_END),))
     assert (tmp_path / "checksummed.json.damaged").read_bytes() == content

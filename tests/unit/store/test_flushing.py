@@ -12,6 +12,7 @@ from roquet.store.reading.queue_reading import ReadStatus
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.inner_parts import flusher_of, log_of
 from tests.support.quick_disk import QuickDisk
 from tests.support.recording_listener import RecordingListener
 from tests.support.stores import EVERYTHING, bodies, crash, open_store, opened
@@ -23,7 +24,7 @@ def listener() -> RecordingListener:
 
 
 def tick(store: MessageStore) -> None:
-    store._flusher.tick()
+    flusher_of(store).tick()
 
 
 def test_with_sync_flush_every_append_is_safe_soon(
@@ -180,7 +181,7 @@ def test_a_failed_sync_of_a_queue_counts_too(tmp_path: Path, listener: Recording
     store.flush()
     store.append(draft(b"2"))
     # The log is safe already, so the next sync is that of the queue.
-    store._log.sync()
+    log_of(store).sync()
     clock.advance(60)
     disk.fail_next_sync()
     tick(store)

@@ -27,6 +27,7 @@ from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.few_descriptors import few_descriptors_left
+from tests.support.inner_parts import index_of
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import (
     EVERYTHING,
@@ -241,9 +242,8 @@ def test_messages_are_found_by_key(store: MessageStore, clock: FakeClock) -> Non
 def test_keys_are_filed_by_the_way_when_there_are_many(store: MessageStore) -> None:
     for number in range(BATCH_COUNT):
         store.append(draft(b"", properties={"KEYS": f"key-{number}"}))
-    assert store._index is not None
-    assert store._index.unfiled == []
-    assert store._index.find(b"TopicA", b"key-5", 0, 2**60, 9) != []
+    assert index_of(store).unfiled == []
+    assert index_of(store).find(b"TopicA", b"key-5", 0, 2**60, 9) != []
 
 
 @pytest.mark.slow
@@ -264,9 +264,8 @@ def test_after_a_crash_every_key_is_found_at_once(tmp_path: Path) -> None:
         len(store.query("TopicA", f"key-{number}", 9, 0, 2**60).records) == 1
         for number in (count - 1, count // 2, 0)
     )
-    assert store._index is not None
     assert all(
-        store._index.find(b"TopicA", b"key-%d" % number, 0, 2**60, 9) for number in range(count)
+        index_of(store).find(b"TopicA", b"key-%d" % number, 0, 2**60, 9) for number in range(count)
     )
     store.close()
 
@@ -282,8 +281,7 @@ def test_keys_survive_a_clean_end(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.append(draft(b"1", properties={"KEYS": "k"}))
     with opened(tmp_path) as store:
-        assert store._index is not None
-        assert store._index.find(b"TopicA", b"k", 0, 2**60, 9) == [0]
+        assert index_of(store).find(b"TopicA", b"k", 0, 2**60, 9) == [0]
 
 
 def test_the_queues_of_each_topic_are_listed(store: MessageStore) -> None:

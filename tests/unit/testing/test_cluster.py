@@ -16,6 +16,7 @@ from roquet.broker.replication.failover.etcd import EtcdMissing
 from roquet.client.errors import BadArgument, ClientError, NotOpen, RequestRefused
 from roquet.testing import BlockingCluster, Cluster
 from tests.support.eventually import eventually, wait_until
+from tests.support.inner_parts import broker_of
 from tests.support.stores import bodies
 
 HOUR = timedelta(hours=1)
@@ -35,7 +36,7 @@ async def producer(cluster: Cluster) -> AsyncIterator[AsyncProducer]:
 
 def stored(cluster: Cluster, topic: str, broker: str = "broker-a") -> list[bytes]:
     """The bodies of queue 0."""
-    return bodies(cluster._brokers[broker].store, topic)
+    return bodies(broker_of(cluster, broker).store, topic)
 
 
 async def test_messages_are_taken_and_kept(cluster: Cluster, producer: AsyncProducer) -> None:
@@ -100,7 +101,7 @@ async def test_moving_the_clock_expires_no_peer(cluster: Cluster, producer: Asyn
     topic = await cluster.new_topic(queues=1)
     await producer.send(Message(topic, b"1"))
     cluster.clock.advance(48 * HOUR)
-    broker = cluster._brokers["broker-a"]
+    broker = broker_of(cluster)
     expire_clients(broker)
     assert "shop" in broker.clients.producers.groups()
 
@@ -143,7 +144,7 @@ async def test_a_stopped_name_server_comes_back_with_its_routes(cluster: Cluster
 
 async def test_settings_are_those_of_a_broker() -> None:
     async with Cluster(settings={"autoCreateTopicEnable": "false"}) as cluster:
-        assert not cluster._brokers["broker-a"].config.create_topics
+        assert not broker_of(cluster).config.create_topics
 
 
 async def test_a_cluster_that_cannot_start_leaves_nothing_behind() -> None:

@@ -14,6 +14,7 @@ from roquet.store.config import FlushMode
 from roquet.store.message_store import MessageStore
 from tests.support.fake_clock import START_MS, FakeClock
 from tests.support.golden_state import golden_state
+from tests.support.inner_parts import log_of, queues_of
 from tests.support.stores import open_store
 from tests.support.waiting import NotNow, Receiver, deliver_once, put_delayed
 
@@ -164,7 +165,7 @@ def test_messages_that_expired_are_passed_over(
     levels = levels_of(store, clock)
     for number in range(3):
         put_delayed(store, b"%d" % number)
-    queue = store._queues.find(SCHEDULE_TOPIC.encode(), 0)
+    queue = queues_of(store).find(SCHEDULE_TOPIC.encode(), 0)
     assert queue is not None
     queue.min_offset = 2
     clock.advance(1)
@@ -179,7 +180,7 @@ def test_a_damaged_message_is_passed_over(
     put_delayed(store, b"1")
     bad = put_delayed(store, b"2")
     put_delayed(store, b"3")
-    file = store._log.file_at(bad.physical_offset)
+    file = log_of(store).file_at(bad.physical_offset)
     assert file is not None
     file.mapping[bad.physical_offset : bad.physical_offset + 8] = bytes(8)
     clock.advance(1)

@@ -32,6 +32,7 @@ from tests.support.broker_bed import BrokerBed, broker_bed
 from tests.support.eventually import eventually
 from tests.support.fake_clock import START_MS, FakeClock
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.inner_parts import flusher_of
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import bodies, messages, small_config
 from tests.support.waiting import put_delayed, put_timer
@@ -72,7 +73,7 @@ def running(broker: Broker) -> Iterator[None]:
 
 
 async def sync(broker: Broker) -> None:
-    broker.store._flusher.want()
+    flusher_of(broker.store).want()
     await eventually(lambda: broker.store.synced_end == broker.store.log_end)
 
 

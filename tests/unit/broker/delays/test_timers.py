@@ -16,6 +16,7 @@ from roquet.protocol.names import TIMER_TOPIC
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 from tests.support.fake_clock import START_MS, FakeClock
+from tests.support.inner_parts import queues_of
 from tests.support.stores import open_store
 from tests.support.waiting import NotNow, Receiver, deliver_once, put_timer
 
@@ -186,7 +187,7 @@ def test_messages_that_expired_are_passed_over(
     for number in range(3):
         put_timer(store, START_MS + 1_000, b"%d" % number)
     deliver_once(timers, receiver, clock)
-    queue = store._queues.find(TIMER_TOPIC.encode(), 0)
+    queue = queues_of(store).find(TIMER_TOPIC.encode(), 0)
     assert queue is not None
     queue.min_offset = 2
     clock.advance(1)

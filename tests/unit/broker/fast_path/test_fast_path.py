@@ -25,6 +25,7 @@ from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.common_requests import common_pull, common_send
 from tests.support.fast_path_traffic import command, frame_of, heartbeat, send_fields
 from tests.support.few_descriptors import few_descriptors_left
+from tests.support.inner_parts import flusher_of, log_of
 from tests.support.late_disk import stop_disk, sync_disk, until_late
 from tests.support.stores import messages, small_config
 
@@ -53,7 +54,7 @@ def with_topic(bed: BrokerBed) -> None:
     bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA", read_queue_nums=2))
     bed.put(b"0", topic="TopicA", queue_id=0)
     if bed.broker.messages.acks.is_awaited:
-        bed.broker.store._flusher.stop()
+        flusher_of(bed.broker.store).stop()
         bed.broker.store.flush()
 
 
@@ -374,7 +375,7 @@ async def test_a_pull_that_finds_no_descriptor_left_may_try_again(
 ) -> None:
     async with broker_bed(tmp_path) as bed:
         with_topic(bed)
-        log = bed.broker.store._log
+        log = log_of(bed.broker.store)
         while len(log.files) < 3:
             bed.put(b"1", topic="TopicA", queue_id=0)
         client = BedClient(50_000)

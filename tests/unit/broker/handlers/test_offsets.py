@@ -28,6 +28,7 @@ from roquet.protocol.headers.groups import (
 )
 from tests.support.broker_bed import VERSION_4_9_7, VERSION_5_5_0, BedClient, BrokerBed, broker_bed
 from tests.support.fake_clock import START_MS
+from tests.support.inner_parts import queues_of
 from tests.support.stores import small_config
 
 
@@ -78,7 +79,7 @@ async def test_a_new_group_decides_itself_where_the_start_is_gone(
     bed: BrokerBed, client: BedClient
 ) -> None:
     bed.put()
-    queue = bed.broker.store._queues.find(b"TopicA", 0)
+    queue = queues_of(bed.broker.store).find(b"TopicA", 0)
     assert queue is not None
     queue.min_offset = 1
     assert (await query(client)).code == ResponseCode.QUERY_NOT_FOUND

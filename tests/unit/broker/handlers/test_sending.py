@@ -24,6 +24,7 @@ from roquet.protocol.messages.record import read_record
 from roquet.store.config import FlushMode
 from tests.support.broker_bed import VERSION_5_5_0, BedClient, BrokerBed, broker_bed
 from tests.support.eventually import eventually
+from tests.support.inner_parts import flusher_of
 from tests.support.late_disk import stop_disk, until_late
 from tests.support.stores import small_config
 
@@ -309,7 +310,7 @@ async def test_with_sync_flush_the_reply_waits_for_the_disk(tmp_path: Path) -> N
 async def test_a_sender_waits_for_the_disk_as_long_as_the_operator_wants(tmp_path: Path) -> None:
     config = small_config(tmp_path, flush_mode=FlushMode.SYNC)
     async with broker_bed(tmp_path, store=config, sync_timeout_ms=1_000) as bed:
-        bed.broker.store._flusher.stop()  # A disk that takes for ever.
+        flusher_of(bed.broker.store).stop()  # A disk that takes for ever.
         client = bed.connect()
         reply = asyncio.ensure_future(send(client, header("Fresh")))
         await eventually(lambda: bed.broker.store.log_end)

@@ -27,6 +27,7 @@ from tests.support.broker_bed import VERSION_4_9_7, VERSION_5_5_0, BedClient, Br
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.golden_frames import golden_frames
+from tests.support.inner_parts import log_of
 from tests.support.quick_disk import QuickDisk
 
 
@@ -273,7 +274,7 @@ async def test_queues_whose_messages_have_expired_are_cleaned_up(
     bed.put(topic="TopicA")
     for _ in range(3):
         bed.put(bytes(2000), topic="TopicB")
-    for file in bed.broker.store._log.forget(1):
+    for file in log_of(bed.broker.store).forget(1):
         file.close()
     reply = await client.ask(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
     assert reply.code == ResponseCode.SUCCESS

@@ -11,6 +11,7 @@ from roquet.monitoring.exposition import Exposition
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.topics import TopicStatsHeader
 from tests.support.broker_bed import BrokerBed, broker_bed
+from tests.support.inner_parts import flusher_of
 from tests.support.scraped import Scraped, scraped
 from tests.support.transactional import COMMIT, ROLLBACK, begin, end
 
@@ -139,7 +140,7 @@ async def test_refusals_are_counted_by_their_code(tmp_path: Path) -> None:
 async def test_syncs_are_measured(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
         bed.put(topic=TOPIC)
-        bed.broker.store._flusher.stop()
+        flusher_of(bed.broker.store).stop()
         before = measured(bed).value("roquet_sync_duration_seconds_count")
         bed.put(topic=TOPIC)
         bed.broker.store.flush()

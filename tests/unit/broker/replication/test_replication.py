@@ -12,6 +12,7 @@ from roquet.client.errors import NotYetSafe
 from roquet.testing import Cluster
 from tests.support.broker_bed import broker_bed
 from tests.support.eventually import eventually
+from tests.support.inner_parts import broker_of
 from tests.support.stores import bodies
 
 SLAVE = "broker-a/1"
@@ -53,12 +54,12 @@ async def test_readers_go_on_at_the_slave_and_are_not_thrown_back(cluster: Clust
     await cluster.kill_master()
     assert await consume(cluster, topic, 1) == [b"3"]
     assert [each.body for each in cluster.received(topic)] == [b"1", b"2", b"3"]
-    slave = cluster._brokers[SLAVE]
+    slave = broker_of(cluster, SLAVE)
     assert slave.tables.offsets.find(GROUP, topic, 0) == 3
 
     await cluster.start_broker()
     await cluster.copied()
-    assert cluster._brokers["broker-a"].tables.offsets.find(GROUP, topic, 0) == 3
+    assert broker_of(cluster).tables.offsets.find(GROUP, topic, 0) == 3
     await send(cluster, topic, b"4")
     assert await consume(cluster, topic, 1) == [b"4"]
     await cluster.copied()
@@ -78,8 +79,8 @@ async def test_a_group_that_starts_while_the_master_is_away_is_served(cluster: C
 async def test_a_sync_master_answers_when_its_slave_has_the_message() -> None:
     async with Cluster(replicas=1, settings={"brokerRole": "SYNC_MASTER"}) as cluster:
         topic = await cluster.new_topic(queues=1)
-        slave = cluster._brokers[SLAVE]
-        await eventually(lambda: cluster._brokers["broker-a"].replication.replicas.slaves)
+        slave = broker_of(cluster, SLAVE)
+        await eventually(lambda: broker_of(cluster).replication.replicas.slaves)
         async with AsyncProducer(cluster.name_server, "producers") as producer:
             for number in range(10):
                 receipt = await producer.send(Message(topic, b"%d" % number))
@@ -93,7 +94,7 @@ async def test_a_sync_master_without_a_slave_stores_and_says_that_it_is_not_safe
     async with Cluster(replicas=1, settings=settings) as cluster:
         topic = await cluster.new_topic(queues=1)
         await cluster.stop_broker(SLAVE)
-        await eventually(lambda: not cluster._brokers["broker-a"].replication.replicas.slaves)
+        await eventually(lambda: not broker_of(cluster).replication.replicas.slaves)
         async with AsyncProducer(cluster.name_server, "producers") as producer:
             with pytest.raises(NotYetSafe, match="no replica"):
                 await producer.send(Message(topic, b"alone"))
@@ -103,7 +104,7 @@ async def test_a_sync_master_without_a_slave_stores_and_says_that_it_is_not_safe
 @pytest.mark.slow
 async def test_a_slave_copies_topics_groups_and_offsets(cluster: Cluster) -> None:
     topic = await cluster.new_topic(queues=3)
-    master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+    master, slave = broker_of(cluster), broker_of(cluster, SLAVE)
     master.tables.groups.find_or_create(GROUP, may_create=True)
     master.tables.offsets.commit(GROUP, topic, 2, 17)
     await cluster.copied()
@@ -138,7 +139,7 @@ async def test_several_slaves_have_the_same() -> None:
         await send(cluster, topic, b"1", b"2")
         await cluster.copied()
         for number in (1, 2):
-            assert bodies(cluster._brokers[f"broker-a/{number}"].store, topic) == [b"1", b"2"]
+            assert bodies(broker_of(cluster, f"broker-a/{number}").store, topic) == [b"1", b"2"]
 
 
 @pytest.mark.parametrize(

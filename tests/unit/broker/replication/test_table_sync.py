@@ -34,6 +34,7 @@ from roquet.protocol.fields import NoFields
 from roquet.protocol.names import HALF_TOPIC, TRANSACTION_GROUP
 from roquet.testing import Cluster
 from tests.support.eventually import eventually
+from tests.support.inner_parts import broker_of
 
 SLAVE = "broker-a/1"
 
@@ -42,7 +43,7 @@ async def test_a_master_that_is_away_is_logged_once(caplog: pytest.LogCaptureFix
     async with Cluster(replicas=1) as cluster:
         await cluster.copied()
         await cluster.kill_master()
-        tables = cluster._brokers[SLAVE].replication.table_sync
+        tables = broker_of(cluster, SLAVE).replication.table_sync
         await tables.sync()
         await tables.sync()
     assert caplog.text.count("not all tables of master") == 1
@@ -51,23 +52,23 @@ async def test_a_master_that_is_away_is_logged_once(caplog: pytest.LogCaptureFix
 async def test_a_master_that_was_away_receives_what_it_missed() -> None:
     async with Cluster(replicas=1) as cluster:
         topic = await cluster.new_topic(queues=1)
-        cluster._brokers["broker-a"].tables.offsets.commit("g", topic, 0, 5)
+        broker_of(cluster).tables.offsets.commit("g", topic, 0, 5)
         await cluster.copied()
         await cluster.kill_master()
-        cluster._brokers[SLAVE].tables.offsets.commit("g", topic, 0, 9)
+        broker_of(cluster, SLAVE).tables.offsets.commit("g", topic, 0, 9)
         await cluster.start_broker()
         await cluster.copied()
-        assert cluster._brokers["broker-a"].tables.offsets.find("g", topic, 0) == 9
-        cluster._brokers["broker-a"].tables.offsets.commit("g", topic, 0, 2)
+        assert broker_of(cluster).tables.offsets.find("g", topic, 0) == 9
+        broker_of(cluster).tables.offsets.commit("g", topic, 0, 2)
         await cluster.copied()
-        assert cluster._brokers[SLAVE].tables.offsets.find("g", topic, 0) == 2
+        assert broker_of(cluster, SLAVE).tables.offsets.find("g", topic, 0) == 2
 
 
 async def test_offsets_of_our_own_masters_are_copied_when_they_have_changed() -> None:
     async with Cluster(replicas=1) as cluster:
         topic = await cluster.new_topic(queues=1)
         await cluster.copied()
-        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        master, slave = broker_of(cluster), broker_of(cluster, SLAVE)
         for offset in (1, 2, 3):
             master.tables.offsets.commit("g", topic, 0, offset)
             await slave.replication.table_sync.sync_offsets()
@@ -82,15 +83,15 @@ async def test_offsets_are_copied_more_often_than_all_tables(
     async with Cluster(replicas=1) as cluster:
         topic = await cluster.new_topic(queues=1)
         await cluster.copied()
-        cluster._brokers["broker-a"].tables.offsets.commit("g", topic, 0, 7)
-        slave = cluster._brokers[SLAVE]
+        broker_of(cluster).tables.offsets.commit("g", topic, 0, 7)
+        slave = broker_of(cluster, SLAVE)
         await eventually(lambda: slave.tables.offsets.find("g", topic, 0) == 7)
 
 
 async def test_offsets_that_have_not_changed_are_not_sent_again() -> None:
     async with Cluster(replicas=1) as cluster:
         topic = await cluster.new_topic(queues=1)
-        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        master, slave = broker_of(cluster), broker_of(cluster, SLAVE)
         master.tables.offsets.commit("g", topic, 0, 5)
         await cluster.copied()
         # Nobody commits so at a slave; what the master sent would undo it.
@@ -106,10 +107,10 @@ async def test_a_group_that_began_while_its_master_was_away_is_known_to_it_after
         topic = await cluster.new_topic(queues=1)
         await cluster.copied()
         await cluster.kill_master()
-        cluster._brokers[SLAVE].tables.offsets.commit("new", topic, 0, 9)
+        broker_of(cluster, SLAVE).tables.offsets.commit("new", topic, 0, 9)
         await cluster.start_broker()
         await cluster.copied()
-        assert cluster._brokers["broker-a"].tables.offsets.find("new", topic, 0) == 9
+        assert broker_of(cluster).tables.offsets.find("new", topic, 0) == 9
 
 
 async def send(cluster: Cluster, topic: str) -> None:
@@ -145,7 +146,7 @@ async def test_progress_is_copied_and_kept() -> None:
         topic = await cluster.new_topic(queues=1)
         await send(cluster, topic)
         await cluster.copied()
-        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        master, slave = broker_of(cluster), broker_of(cluster, SLAVE)
         printed = note_progress(master, 7, master.store.log_end)
         await cluster.copied()
         await eventually(lambda: slave.waiting.progress.snapshot() == printed)
@@ -162,7 +163,7 @@ async def test_progress_that_the_log_does_not_have_yet_waits_for_it() -> None:
     async with Cluster(replicas=1) as cluster:
         topic = await cluster.new_topic(queues=1)
         await cluster.copied()
-        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        master, slave = broker_of(cluster), broker_of(cluster, SLAVE)
         await until_linked(slave)
         before = slave.waiting.progress.snapshot()
         printed = note_progress(master, 7, master.store.log_end + 1)
@@ -181,13 +182,13 @@ async def test_a_slave_that_stops_keeps_what_its_log_has() -> None:
         topic = await cluster.new_topic(queues=1)
         await send(cluster, topic)
         await cluster.copied()
-        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        master, slave = broker_of(cluster), broker_of(cluster, SLAVE)
         await until_linked(slave)
         printed = note_progress(master, 7, master.store.log_end)
         await slave.replication.table_sync.sync()
         await cluster.stop_broker(SLAVE)
         await cluster.start_broker(SLAVE)
-        again = cluster._brokers[SLAVE]
+        again = broker_of(cluster, SLAVE)
         assert again is not slave
         assert again.waiting.progress.snapshot() == printed
 
@@ -197,7 +198,7 @@ async def test_a_new_link_asks_for_progress_before_all_tables_are_copied(
 ) -> None:
     monkeypatch.setattr(table_sync, "PERIOD_S", 3600.0)
     async with Cluster(replicas=1) as cluster:
-        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        master, slave = broker_of(cluster), broker_of(cluster, SLAVE)
         printed = note_progress(master, 7, 0)
         await eventually(lambda: slave.waiting.progress.snapshot() == printed)
 
@@ -208,7 +209,7 @@ async def test_progress_of_our_own_masters_is_copied_when_it_has_changed(
     monkeypatch.setattr(table_sync, "PERIOD_S", 3600.0)
     async with Cluster(replicas=1) as cluster:
         await cluster.copied()
-        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        master, slave = broker_of(cluster), broker_of(cluster, SLAVE)
         for offset in (1, 2):
             printed = note_progress(master, offset, 0)
             await eventually(lambda: slave.waiting.progress.snapshot() == printed)  # noqa: B023  Awaited at once.
@@ -217,7 +218,7 @@ async def test_progress_of_our_own_masters_is_copied_when_it_has_changed(
 async def test_progress_that_waits_is_asked_for_again_after_a_new_link() -> None:
     async with Cluster(replicas=1) as cluster:
         await cluster.copied()
-        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        master, slave = broker_of(cluster), broker_of(cluster, SLAVE)
         tables = slave.replication.table_sync
         await until_linked(slave)
         end = master.store.log_end + 1
@@ -237,7 +238,7 @@ async def test_progress_of_a_master_that_is_not_followed_is_not_taken(
 ) -> None:
     async with Cluster(replicas=1) as cluster:
         await cluster.copied()
-        master, slave = cluster._brokers["broker-a"], cluster._brokers[SLAVE]
+        master, slave = broker_of(cluster), broker_of(cluster, SLAVE)
         tables = slave.replication.table_sync
         await until_linked(slave)
         epochs: list[int] = []
@@ -325,14 +326,14 @@ async def test_what_a_master_refuses_keeps_nothing_else_from_it(
         topic = await cluster.new_topic(queues=1)
         await cluster.copied()
         await cluster.kill_master()
-        offsets = cluster._brokers[SLAVE].tables.offsets
+        offsets = broker_of(cluster, SLAVE).tables.offsets
         # Of topics that the master does not have; some of them come before the other.
         for number in range(20):
             offsets.commit("first", f"nowhere-{number}", 0, 3)
         offsets.commit("second", topic, 0, 9)
         await cluster.start_broker()
-        await cluster._brokers[SLAVE].replication.table_sync.sync()
-        assert cluster._brokers["broker-a"].tables.offsets.find("second", topic, 0) == 9
+        await broker_of(cluster, SLAVE).replication.table_sync.sync()
+        assert broker_of(cluster).tables.offsets.find("second", topic, 0) == 9
     assert "refused request" in caplog.text
 
 
@@ -343,7 +344,7 @@ async def test_the_tables_come_as_soon_as_there_is_a_link(monkeypatch: pytest.Mo
         await cluster.stop_broker(SLAVE)
         topic = await cluster.new_topic(queues=3)
         await cluster.start_broker(SLAVE)
-        slave = cluster._brokers[SLAVE]
+        slave = broker_of(cluster, SLAVE)
         await eventually(lambda: topic in slave.tables.topics)
         # And as soon as there is another one.
         await cluster.kill_master()

@@ -31,6 +31,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 from tests.support.full_disk import FullDisk
 from tests.support.golden_stores import unpack_store
+from tests.support.inner_parts import flusher_of, log_of
 from tests.support.late_disk import stop_disk, sync_disk, until_late
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import small_config
@@ -390,7 +391,7 @@ async def test_a_round_leaves_its_progress_where_apache_looks_for_it(
     for key in ("a", "b", "c"):
         await end(producer, await begin(bed, producer, key), COMMIT)
     await round_after(bed, 6)
-    bed.broker.store._flusher.want()
+    flusher_of(bed.broker.store).want()
     await eventually(lambda: bed.broker.store.synced_end == bed.broker.store.log_end)
     bed.broker.waiting.pending_halves.commit_progress(bed.broker.store.synced_end)
     offsets = bed.broker.tables.offsets
@@ -417,7 +418,7 @@ async def test_messages_without_a_topic_and_damaged_ones_stop_no_others(
     bed.put(topic=HALF_TOPIC, properties={"PGROUP": GROUP})
     place = bed.put(b"damaged", topic=HALF_TOPIC, properties={"PGROUP": GROUP})
     await begin(bed, producer, "a")
-    file = bed.broker.store._log.file_at(place.physical_offset)
+    file = log_of(bed.broker.store).file_at(place.physical_offset)
     assert file is not None
     body_start = place.physical_offset + 88
     file.mapping[body_start : body_start + 1] = b"D"

@@ -23,6 +23,7 @@ from roquet.protocol.bodies.clients import Heartbeat
 from roquet.testing import Cluster
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
+from tests.support.inner_parts import broker_of, queues_of
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import (
     GROUP,
@@ -122,7 +123,7 @@ async def old_cluster(cluster: LiveCluster, producer: AsyncProducer) -> LiveClus
     """Its topic has one queue, whose first messages were deleted."""
     await new_topic(cluster, 1)
     await send(producer, *numbers(OLD_COUNT))
-    queue = cluster.brokers["broker-a"].store._queues.find(TOPIC.encode(), 0)
+    queue = queues_of(cluster.brokers["broker-a"].store).find(TOPIC.encode(), 0)
     assert queue is not None
     queue.min_offset = FIRST_LEFT
     return cluster
@@ -195,7 +196,7 @@ async def test_retries_are_read_from_the_first(old_cluster: LiveCluster, start: 
     store = old_cluster.brokers["broker-a"].store
     for body in (b"gone", b"again"):
         store.append(draft(body, topic=retries, queue_id=0))
-    queue = store._queues.find(retries.encode(), 0)
+    queue = queues_of(store).find(retries.encode(), 0)
     assert queue is not None
     queue.min_offset = 1
     inbox = Inbox()
@@ -295,9 +296,7 @@ async def test_a_member_that_gains_a_queue_without_a_master_starts_from_offsets_
             leaving.pause()
             await producer.send(Message(topic, b"left"), queue=queue)
             await eventually(
-                lambda: (
-                    pair._brokers["broker-a"].tables.offsets.find(GROUP, topic, queue.queue_id) == 1
-                )
+                lambda: broker_of(pair).tables.offsets.find(GROUP, topic, queue.queue_id) == 1
             )
             await pair.copied()
             await pair.kill_master()

@@ -13,6 +13,7 @@ from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.few_descriptors import few_descriptors_left
+from tests.support.inner_parts import flusher_of
 from tests.support.stores import EVERYTHING, bodies, crash, open_store, opened
 
 HOUR_S = 3600
@@ -110,7 +111,7 @@ def test_idle_files_are_closed_though_cleaning_lacks_descriptors(
         with few_descriptors_left(0):
             # Idle is what was not used from one round to the next.
             assert [store.clean().postponed is None for _ in range(2)] == [False, False]
-            store._flusher.close_retired()
+            flusher_of(store).close_retired()
         assert open_below(tmp_path / "consumequeue") < open_before
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 from roquet.store.maintenance.scrubber import ScrubReport
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
+from tests.support.inner_parts import log_of, queues_of
 from tests.support.recording_listener import RecordingListener
 from tests.support.stores import bodies, open_store, opened
 
@@ -26,7 +27,7 @@ def scrub(store: MessageStore, size_max: int = 1 << 20) -> ScrubReport:
 
 
 def damage(store: MessageStore, physical_offset: int) -> None:
-    file = store._log.file_at(physical_offset)
+    file = log_of(store).file_at(physical_offset)
     assert file is not None
     file.mapping[physical_offset - file.start] ^= 1
 
@@ -85,7 +86,7 @@ def test_a_file_without_damage_counts_as_verified(tmp_path: Path) -> None:
     fill(store)
     store.close()
     with opened(tmp_path) as store:
-        first, *_ = store._log.files
+        first, *_ = log_of(store).files
         assert not first.is_verified
         scrub(store, 300)
         assert first.is_verified
@@ -95,7 +96,7 @@ def test_wrong_entries_are_put_right(tmp_path: Path) -> None:
     listener = RecordingListener()
     with opened(tmp_path, listener=listener) as store:
         fill(store)
-        queue = store._queues.find(b"TopicA", 0)
+        queue = queues_of(store).find(b"TopicA", 0)
         assert queue is not None
         entry = queue.entry(7)
         assert entry is not None

@@ -15,6 +15,7 @@ from roquet.store.reading.queue_reading import Boundary, QueueReadLimits, ReadSt
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.golden_stores import STORES_DIR, unpack_store
+from tests.support.inner_parts import log_of
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import crash, open_store, opened
 
@@ -96,9 +97,9 @@ def test_a_file_knows_when_it_was_begun(tmp_path: Path, clock: FakeClock) -> Non
     store = open_store(tmp_path, clock=clock)
     offsets = fill(store, clock)
     damage(store, offsets[0])
-    while store._log._next_file is None:
+    while log_of(store)._next_file is None:
         store.append(draft())
-        store._log.make_next_file()
+        log_of(store).make_next_file()
     crash(store)
     with StoreReader.open(tmp_path) as reader:
         first, second, *_, unused = reader.files
@@ -151,7 +152,7 @@ def test_what_lies_behind_damage_is_read(tmp_path: Path, clock: FakeClock) -> No
 
 
 def damage(store: MessageStore, physical_offset: int) -> None:
-    file = store._log.file_at(physical_offset)
+    file = log_of(store).file_at(physical_offset)
     assert file is not None
     file.mapping[physical_offset - file.start + 90] ^= 1
 

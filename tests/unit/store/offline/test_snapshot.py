@@ -19,6 +19,7 @@ from roquet.store.offline.snapshot import CLOCK_SLACK_MS, QueueBounds, StoreSnap
 from tests.support.drafts import BORN_HOST, draft
 from tests.support.fake_clock import FakeClock
 from tests.support.golden_stores import STORE_NAMES, unpack_store
+from tests.support.inner_parts import log_of
 from tests.support.snapshot_rows import Row, cut_at, found_by, rows_of, rows_of_queues
 from tests.support.stores import crash, open_store, opened
 
@@ -243,7 +244,7 @@ def test_the_bounds_of_a_queue_are_its_own(tmp_path: Path, clock: FakeClock) -> 
     with opened(tmp_path, clock=clock) as small:
         for number in range(200):
             small.append(draft(b"%d" % number))
-        for file in small._log.forget(2):
+        for file in log_of(small).forget(2):
             file.remove()
     with StoreReader.open(tmp_path) as reader:
         snapshot = reader.snapshot()
@@ -352,7 +353,7 @@ def test_the_torn_tail_of_a_killed_store_is_not_read(tmp_path: Path, clock: Fake
 
 
 def flip(store: MessageStore, physical_offset: int) -> None:
-    file = store._log.file_at(physical_offset)
+    file = log_of(store).file_at(physical_offset)
     assert file is not None
     file.mapping[physical_offset - file.start] ^= 1
 
@@ -392,7 +393,7 @@ def test_no_segment_begins_in_a_damaged_part(
     tmp_path: Path, store: MessageStore, clock: FakeClock
 ) -> None:
     fill(store, 600, Random(12), clock)
-    file = store._log.files[0]
+    file = log_of(store).files[0]
     file.mapping[70_000:200_000] = bytes(130_000)
     snapshot = snapshot_of(tmp_path)
     (damage,) = [

@@ -15,6 +15,7 @@ from roquet.store.offline.verify import Verification, verify
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.golden_stores import STORE_NAMES, unpack_store
+from tests.support.inner_parts import log_of
 from tests.support.other_owner import owned_by_another
 from tests.support.stores import crash, open_store, opened
 
@@ -180,7 +181,7 @@ def test_bytes_after_the_last_record_are_reported(root: Path) -> None:
 def test_a_record_that_contradicts_its_queue_is_reported(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         fill(store)
-        stranger = store._log.append(draft(topic="Topic0"), 2, FakeClock().now_ms())
+        stranger = log_of(store).append(draft(topic="Topic0"), 2, FakeClock().now_ms())
     assert fault_texts(tmp_path) == [
         f"log: record at {stranger}: contradicts the other records of its queue"
     ]
@@ -189,7 +190,7 @@ def test_a_record_that_contradicts_its_queue_is_reported(tmp_path: Path) -> None
 def test_a_torn_tail_of_a_crashed_store_is_no_fault(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     offsets = fill(store)
-    file = store._log.file_at(offsets[-1])
+    file = log_of(store).file_at(offsets[-1])
     assert file is not None
     file.mapping[offsets[-1] - file.start + 90] ^= 1
     crash(store)

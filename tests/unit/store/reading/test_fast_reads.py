@@ -8,6 +8,7 @@ from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import QueueReadLimits
 from tests.support.drafts import draft
 from tests.support.few_descriptors import few_descriptors_left
+from tests.support.inner_parts import log_of, queues_of
 from tests.support.recording_listener import RecordingListener
 from tests.support.stores import EVERYTHING, opened
 
@@ -44,15 +45,15 @@ def test_there_is_nothing_usual_where_no_message_is(store: MessageStore, offset:
 def test_a_read_in_two_files_of_the_log_is_not_usual(store: MessageStore) -> None:
     for _ in range(4):
         store.append(draft(bytes(1_500)))
-    assert len(store._log.files) > 1
+    assert len(log_of(store).files) > 1
     assert store.fast_reads.read(b"TopicA", 0, 0, EVERYTHING) is None
     assert store.read("TopicA", 0, 0, EVERYTHING).count == 4
 
 
 def test_a_read_of_a_file_that_cannot_be_opened_now_is_not_usual(store: MessageStore) -> None:
-    while len(store._log.files) < 2:
+    while len(log_of(store).files) < 2:
         append(store, 1)
-    store._log.files[0].close()
+    log_of(store).files[0].close()
     first = QueueReadLimits(1, 1 << 20)
     with few_descriptors_left(0):
         assert store.fast_reads.read(b"TopicA", 0, 0, first) is None
@@ -63,7 +64,7 @@ def test_a_read_that_finds_damage_is_not_usual_and_repairs_nothing(tmp_path: Pat
     listener = RecordingListener()
     with opened(tmp_path, listener=listener) as store:
         append(store, 3)
-        queue = store._queues.find(b"TopicA", 0)
+        queue = queues_of(store).find(b"TopicA", 0)
         assert queue is not None
         wrong = QueueEntry(7, 100, 0)
         queue.replace(1, wrong)
@@ -86,11 +87,11 @@ def test_every_offset_is_read_alike_whichever_file_of_the_queue_has_it(tmp_path:
 def test_every_message_is_read_alike_whichever_files_of_the_log_are_left(tmp_path: Path) -> None:
     one = QueueReadLimits(1, 1 << 20)
     with opened(tmp_path) as store:
-        while len(store._log.files) < 5:
+        while len(log_of(store).files) < 5:
             append(store, 1)
         count = store.read("TopicA", 0, 0, EVERYTHING).max_offset
         # The first one has expired, and one in the middle is lost.
-        for file in (store._log.files.pop(0), store._log.files.pop(1)):
+        for file in (log_of(store).files.pop(0), log_of(store).files.pop(1)):
             file.close()
         usual = [store.fast_reads.read(b"TopicA", 0, offset, one) for offset in range(count)]
         for offset, found in enumerate(usual):

@@ -11,6 +11,7 @@ from roquet.store.consume_queue import QueueEntry
 from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import QueueReadLimits, ReadResult, ReadStatus
 from tests.support.drafts import draft
+from tests.support.inner_parts import log_of, queues_of
 from tests.support.recording_listener import RecordingListener
 from tests.support.stores import EVERYTHING, bodies, crash, open_store, opened
 
@@ -117,7 +118,7 @@ def test_tags_are_filtered_by_the_code_in_the_entry(store: MessageStore) -> None
 
 def test_a_code_that_is_no_hash_passes_every_filter(store: MessageStore) -> None:
     append(store, 2)
-    queue = store._queues.find(b"TopicA", 0)
+    queue = queues_of(store).find(b"TopicA", 0)
     assert queue is not None
     entry = queue.entry(1)
     assert entry is not None
@@ -151,7 +152,7 @@ def test_uncommon_records_are_read_too(store: MessageStore) -> None:
 
 
 def damage_entry(store: MessageStore, offset: int, position: int) -> None:
-    queue = store._queues.find(b"TopicA", 0)
+    queue = queues_of(store).find(b"TopicA", 0)
     assert queue is not None
     file = queue._run.file_at(offset * 20)
     assert file is not None
@@ -177,7 +178,7 @@ def test_a_damaged_entry_is_repaired_when_it_is_read(
 def test_an_entry_that_was_wiped_out_is_repaired_when_it_is_read(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         append(store, 5)
-        queue = store._queues.find(b"TopicA", 0)
+        queue = queues_of(store).find(b"TopicA", 0)
         assert queue is not None
         queue.replace(3, QueueEntry(0, 0, 0))
         assert bodies(store) == [b"%03d" % number for number in range(5)]
@@ -189,7 +190,7 @@ def test_an_entry_that_points_to_another_message_never_yields_it(tmp_path: Path)
         for number in range(8):
             store.append(draft(b"%03d" % number, topic="TopicA"))
             store.append(draft(b"%03d" % number, topic="TopicB"))
-        queue, other = (store._queues.find(topic, 0) for topic in (b"TopicA", b"TopicB"))
+        queue, other = (queues_of(store).find(topic, 0) for topic in (b"TopicA", b"TopicB"))
         assert queue is not None
         assert other is not None
         wrong = other.entry(3)
@@ -232,7 +233,7 @@ def test_a_record_that_rots_below_a_running_store_is_not_handed_out(
     if end is not None:
         end(store)
         store = open_store(tmp_path, **large)
-    file = store._log.file_at(0)
+    file = log_of(store).file_at(0)
     assert file is not None
     assert file.is_verified
     with file.path.open("r+b") as opened_file:
@@ -246,7 +247,7 @@ def test_a_record_that_rots_below_a_running_store_is_not_handed_out(
 
 def flip_body(store: MessageStore, physical_offset: int) -> None:
     """On the disk, below a running store."""
-    file = store._log.file_at(physical_offset)
+    file = log_of(store).file_at(physical_offset)
     assert file is not None
     with file.path.open("r+b") as opened_file:
         opened_file.seek(physical_offset - file.start + 88)
@@ -277,7 +278,7 @@ def test_records_are_taken_as_they_are_if_that_is_wanted(tmp_path: Path) -> None
 
 def test_a_hole_in_the_queue_files_is_stepped_over(store: MessageStore) -> None:
     append(store, 25)
-    queue = store._queues.find(b"TopicA", 0)
+    queue = queues_of(store).find(b"TopicA", 0)
     assert queue is not None
     queue._run.files.pop(1).close()
     assert place(read(store, 12)) == (ReadStatus.OFFSET_FOUND_NULL, 20)
@@ -285,7 +286,7 @@ def test_a_hole_in_the_queue_files_is_stepped_over(store: MessageStore) -> None:
 
 def test_lost_messages_are_passed_over(store: MessageStore) -> None:
     append(store, 3)
-    queue = store._queues.find(b"TopicA", 0)
+    queue = queues_of(store).find(b"TopicA", 0)
     assert queue is not None
     queue.append_blanks(5)
     store.append(draft(b"last"))

@@ -17,6 +17,7 @@ from tests.support.descriptors import open_below
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.inner_parts import flusher_of
 from tests.support.quick_disk import QuickDisk
 from tests.support.stores import bodies, crash, messages, open_store, opened
 
@@ -186,7 +187,7 @@ def test_after_a_crash_a_bad_record_among_synced_ones_costs_only_itself(tmp_path
     # All in one millisecond, and long before the first checkpoint.
     store = open_store(tmp_path, flush_mode=FlushMode.SYNC)
     offsets = fill(store)
-    store._flusher.tick()
+    flusher_of(store).tick()
     crash(store)
     damage_log(tmp_path, offsets[20] + 100)
     kept = [number for number in range(60) if number != 20]
@@ -204,7 +205,7 @@ def test_after_a_crash_a_bad_record_that_was_synced_last_takes_no_place_of_other
 ) -> None:
     store = open_store(tmp_path, flush_mode=FlushMode.SYNC)
     offsets = fill(store)
-    store._flusher.tick()
+    flusher_of(store).tick()
     end = store.log_end
     crash(store)
     damage_log(tmp_path, offsets[-1] + 100)
@@ -248,7 +249,7 @@ class WatchedDisk(QuickDisk):
 def test_after_a_crash_only_what_was_not_synced_is_written_again(tmp_path: Path) -> None:
     store = open_store(tmp_path, flush_mode=FlushMode.SYNC)
     fill(store)
-    store._flusher.tick()
+    flusher_of(store).tick()
     synced_end = store.log_end
     crash(store)
     disk = WatchedDisk()
@@ -266,7 +267,7 @@ def test_after_a_crash_only_what_was_not_synced_is_written_again(tmp_path: Path)
 def test_what_was_synced_is_written_again_if_another_process_had_the_store(tmp_path: Path) -> None:
     store = open_store(tmp_path, flush_mode=FlushMode.SYNC)
     fill(store)
-    store._flusher.tick()
+    flusher_of(store).tick()
     crash(store)
     # Apache leaves four letters of its own.
     (tmp_path / "lock").write_bytes(b"lock")
