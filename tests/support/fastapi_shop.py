@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI, Request
 
 from roquet import AsyncProducer, Message, StartFrom
-from roquet.faststream.fastapi import RocketRouter
+from roquet.faststream.fastapi import RocketApiRouter
 
 NAME_SERVER = os.environ.get("NAME_SERVER", "127.0.0.1:9876")
-router = RocketRouter(NAME_SERVER)
+router = RocketApiRouter(NAME_SERVER)
 billed: list[str] = []
 
 

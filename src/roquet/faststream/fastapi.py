@@ -1,6 +1,6 @@
 """FastStream's router for FastAPI: handlers with the dependencies of FastAPI.
 
-    router = RocketRouter("127.0.0.1:9876")
+    router = RocketApiRouter("127.0.0.1:9876")
     app = FastAPI()
     app.include_router(router)
 
@@ -22,7 +22,7 @@ H = TypeVar("H", bound=Callable[..., Any])
 _NO_MODEL: Final = Default(None)
 
 
-class RocketRouter(StreamRouter[Delivered]):
+class RocketApiRouter(StreamRouter[Delivered]):
     """Starts and stops with the lifespan of the application; `options` are those of FastAPI's
     `APIRouter` and of `RocketBroker`."""
 
