@@ -387,12 +387,10 @@ SMALL_FOR_A_REASON = {
     "src/roquet/cli/completion.py": "a command: only a shell that asks for it loads it",
     "src/roquet/cli/producers.py": "a command",
     "src/roquet/cli/version.py": "loaded by --version alone: it starts git in a checkout",
-    "src/roquet/faststream/fastapi.py": "it alone imports FastAPI",
     "src/roquet/outbox/django/apps.py": "where Django looks for it",
     "src/roquet/outbox/django/management/commands/relay_outbox.py": "where Django looks for it",
     "src/roquet/outbox/django/migrations/0001_initial.py": "where Django looks for it",
     "src/roquet/outbox/django/models.py": "where Django looks for it",
-    "src/roquet/testing/messages.py": "tests of a listener load no servers with it",
 }
 
 
