@@ -36,7 +36,7 @@ def test_certificates_are_replaced_before_they_expire(
         assert "its certificate expires at" in problem
         (warning,) = [line for line in doctor.stdout.splitlines() if line.startswith("warning")]
         assert f"name server {names.address}" in warning
-        # The remedy: new files, which running servers read.
+        # The remedy: new files, and SIGHUP.
         authority.vouch_for("names")
         authority.vouch_for("broker")
         names.reload()

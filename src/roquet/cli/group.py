@@ -119,8 +119,17 @@ async def _list(session: Session) -> int:
 
             rows = await asyncio.gather(*map(row, groups))
         table = sorted_by(ReportTable("groups", _COLUMNS, rows), given.sort)
+        if not given.json:
+            table = _narrowed(table)
     session.finish(Report({}, [table]))
     return DONE
+
+
+def _narrowed(table: ReportTable) -> ReportTable:
+    """For people: without the column of problems if there are none, so that it fits a terminal."""
+    if any(row[-1] is not None for row in table.rows):
+        return table
+    return table._replace(columns=table.columns[:-1], rows=[row[:-1] for row in table.rows])
 
 
 async def _list_row(session: Session, group: str, waiting: WaitingMessages) -> tuple[Fact, ...]:

@@ -48,7 +48,7 @@ def of_certificate(subject: str, expires: datetime | None, now: datetime) -> Ite
         Severity.PROBLEM if expires - now <= _CERTIFICATE_PROBLEM else Severity.WARNING,
         subject,
         f"its certificate {'expired' if is_over else 'expires'} at {_moment(expires)}",
-        "replace its certificate files; a running server reads them again",
+        "replace its certificate files, and send it SIGHUP",
         "its certificate has expired, or will soon",
     )
 
