@@ -8,6 +8,7 @@ from roquet.clock import Clock
 from roquet.store.config import StoreConfig
 from roquet.store.maintenance.cleaning import FULL_DISK_MARGIN, Alarm, CleanReport
 from roquet.store.message_store import MessageStore
+from roquet.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +33,9 @@ class Expiry:
         self, store: MessageStore, clock: Clock, config: Callable[[], StoreConfig]
     ) -> None:
         self._store = store
-        self._clock = clock
         self._config = config
         self._alarm = Alarm.NONE
-        self._logged_at_s = 0.0
+        self._alarms = ThrottledLog(log, clock.monotonic_s, _REMINDER_S)
         self._is_postponed = False
 
     def clean(self, *, is_requested: bool = False) -> None:
@@ -46,13 +46,13 @@ class Expiry:
         if report.postponed and not self._is_postponed:
             log.warning("removal of old files is postponed, retrying: %s", report.postponed)
         self._is_postponed = report.postponed is not None
-        now_s = self._clock.monotonic_s()
-        is_reminder_due = report.is_disk_full and now_s >= self._logged_at_s + _REMINDER_S
-        if report.alarm is not self._alarm or is_reminder_due:
-            self._alarm = report.alarm
-            self._logged_at_s = now_s
+        has_changed = report.alarm is not self._alarm
+        if has_changed:
+            self._alarms.clear_all()
+        self._alarm = report.alarm
+        if has_changed or report.is_disk_full:
             text = alarm_text(report.alarm, report.used_percent, self._config())
-            log.log(_LEVELS[report.alarm], text)
+            self._alarms.add(report.alarm, text, level=_LEVELS[report.alarm], count=0)
 
     def _log_deleted(self, report: CleanReport) -> None:
         hours = self._config().reserved_hours
