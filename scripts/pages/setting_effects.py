@@ -75,6 +75,23 @@ BROKER: Final = {
         "maxTransferBytesOnMessageInDisk": "the same for a pull that reads from the disk",
         "maxTransferBytesOnBulkPull": "maximum number of bytes of a pull that requests a size",
         "accessMessageInMemoryMaxRatio": "percent of memory: older messages count as on the disk",
+        "popPollingSize": "maximum number of waiting pops of one group, topic and queue",
+        "maxPopPollingSize": "maximum number of waiting pops",
+        "popFromRetryProbability": "percent of pops that look for retries first",
+        "enableRetryTopicV2": "retries of popped messages go to `%RETRY%group+topic`, not to "
+        "`%RETRY%group_topic`, which two groups may share",
+        "retrieveMessageFromPopRetryTopicV1": "with `enableRetryTopicV2`: both are popped",
+        "initPopOffsetByCheckMsgInMem": "a new group that wants the newest messages gets all of a "
+        "topic whose first message is still in memory",
+        "popResponseReturnActualRetryTopic": "popped retries show their retry topic",
+        "popReviveSkipIfGroupAbsent": "messages of a deleted group are not redelivered",
+        "enablePopMessageThreshold": "limits how many messages of a queue a group has in flight",
+        "popInflightMessageThreshold": "that limit",
+        "defaultMessageRequestMode": "`PULL` or `POP`, for 5.x clients that let brokers share out "
+        "queues",
+        "serverLoadBalancerEnable": "these clients get a share of the queues, not all of them",
+        "defaultPopShareQueueNum": "how many other members' shares a popping member gets, too; "
+        "-1 for all",
         "maxMsgsNumBatch": "maximum number of results of a search by key",
         "enablePropertyFilter": "SQL92 filters",
         "filterSupportRetry": "SQL92 filters for retries, too",

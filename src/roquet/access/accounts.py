@@ -17,7 +17,7 @@ from roquet.protocol.acl import Right, signed_fields
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header, fields_of
-from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX, TRACE_TOPIC
+from roquet.protocol.names import RETRY_PREFIX, TRACE_TOPIC, is_closed_topic
 
 # In a need: all topics and groups. No topic can have this name.
 ALL_TOPICS: Final = "*"
@@ -49,7 +49,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
         right = self.rights.get(topic)
         if right is not None:
             return right
-        if topic in CLOSED_TOPICS:
+        if is_closed_topic(topic):
             # Messages of all topics wait there; a default right is not enough.
             return Right.DENY
         return self.group_right if topic.startswith(RETRY_PREFIX) else self.topic_right

@@ -10,6 +10,8 @@ from roquet.access.account_store import AccountStore
 from roquet.access.guard import AccessGuard
 from roquet.broker.delays.delays import Delays
 from roquet.broker.messages.appending import Messages
+from roquet.broker.pop.journal import PopJournal
+from roquet.broker.pop.poll_counts import PopPolls
 from roquet.broker.registration import Registrar
 from roquet.broker.replication.replication import Replication
 from roquet.broker.settings.config import BrokerConfig, Pauses
@@ -38,13 +40,15 @@ class Clients(msgspec.Struct, frozen=True):
 
 
 class WaitingMessages(msgspec.Struct):
-    """Messages that wait for their time, or for the end of their transaction."""
+    """Messages that wait for their time, for the end of their transaction, or for an ack."""
 
     # A promotion replaces it.
     delays: Delays
     pending_halves: PendingHalves
-    # How far both are, as their files have it or will have it soon.
+    pops: PopJournal
+    # How far all of these are, as their files have it or will have it soon.
     progress: ProgressTables
+    pop_polls: PopPolls = msgspec.field(default_factory=PopPolls)
 
 
 class Access(msgspec.Struct, frozen=True):

@@ -29,6 +29,7 @@ from roquet.broker.messages.acks import AckQueue
 from roquet.broker.messages.appending import LateSends, Messages, refused_writes_log, take_copied
 from roquet.broker.messages.expiry import Expiry
 from roquet.broker.messages.long_polling import LongPolls
+from roquet.broker.pop.journal import JournalForm, PopJournal
 from roquet.broker.registration import NOTICE_ROUTES, Registrar, identity_of
 from roquet.broker.replication.master import SlaveLinks
 from roquet.broker.replication.other_brokers import OtherBrokers
@@ -39,11 +40,12 @@ from roquet.broker.replication.table_sync import SlaveTables
 from roquet.broker.settings.apache_keys import change_config, changeable_texts
 from roquet.broker.settings.config import BrokerConfig, Pauses
 from roquet.broker.tables.clients import Consumers, Producers
-from roquet.broker.tables.durable_state import new_progress
+from roquet.broker.tables.durable_state import ProgressTables, new_progress
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.tables.past_members import PastMembers
 from roquet.broker.tables.queue_locks import LockTable
+from roquet.broker.tables.request_modes import RequestModes
 from roquet.broker.tables.saving import Saver
 from roquet.broker.tables.statistics import Statistics
 from roquet.broker.tables.tables import Savers, Tables
@@ -113,9 +115,10 @@ def build_broker(
     config = changed_settings.applied_to(config, change_config)
     topics = TopicTable(clock, built_in_topics(config), has_epochs=secret is not None)
     groups = GroupTable(clock, has_epochs=secret is not None)
-    offsets = OffsetTable(is_slave=config.is_slave, count_max=config.offset_count_max)
-    progress = new_progress(offsets.transactions)
+    offsets = _offsets(config)
+    progress = new_progress(offsets.transactions, offsets.pops)
     past_members = PastMembers(clock)
+    request_modes = RequestModes()
     savers = Savers(
         topics=kept("topics.json", topics),
         groups=kept("subscriptionGroup.json", groups),
@@ -123,11 +126,12 @@ def build_broker(
         levels=kept("delayOffset.json", progress.levels),
         timers=kept("timers.json", progress.timers),
         past_members=kept("pastMembers.json", past_members),
+        request_modes=kept("messageRequestMode.json", request_modes),
         settings=settings_saver,
     )
     topics.check_promises()
     adopt_apache_timers(progress.timers, disk, config.store.layout.config / "timercheck")
-    tables = Tables(topics, groups, offsets, changed_settings, savers)
+    tables = Tables(topics, groups, offsets, request_modes, changed_settings, savers)
     events = LogEvents()
     replicas = _replica_progress(config, clock, lambda: store.log_end)
     acks = AckQueue(
@@ -148,6 +152,7 @@ def build_broker(
     waiting = WaitingMessages(
         loaded_delays(store, clock, config.store.delay_levels_ms, progress),
         PendingHalves(store, offsets),
+        PopJournal(store, offsets, clock, _journal_form(config)),
         progress,
     )
     stack.callback(lambda: close_store(broker))
@@ -155,13 +160,10 @@ def build_broker(
     load_table_log(config, table_log, start, lost)
     # Not only after a crash: a disk may lose the end of a log that was closed, too.
     offsets.cut_back(store.max_offset)
-    waiting.pending_halves.load()
+    _load(waiting, config)
     peers = _peers(tls, clock, stack, lambda: registrar.refresh_soon())  # noqa: PLW0108  Made below.
     registrar = _registrar(config, peers, clock, lambda: broker)
-    topics.on_change = partial(_save_and_register, savers.topics, registrar)
-    groups.on_change = savers.groups.save_soon
-    progress.levels.on_change = savers.levels.save_soon
-    progress.timers.on_change = savers.timers.save_soon
+    _save_on_change(tables, progress, registrar)
     services = Services(config.broker_name)
     replication = Replication(
         config,
@@ -258,6 +260,14 @@ def _others(config: BrokerConfig, peers: Peers, registrar: Registrar) -> OtherBr
     return OtherBrokers(peers, config.own_account, identity, lambda: registrar.name_servers)
 
 
+def _offsets(config: BrokerConfig) -> OffsetTable:
+    return OffsetTable(
+        is_slave=config.is_slave,
+        count_max=config.offset_count_max,
+        cluster_name=config.cluster_name,
+    )
+
+
 def _clients(
     config: BrokerConfig, clock: Clock, past_members: PastMembers, saver: Saver
 ) -> Clients:
@@ -290,6 +300,15 @@ def _announced(broker: Broker) -> TopicConfigTable:
     return replace(table, data_version=version)
 
 
+def _save_on_change(tables: Tables, progress: ProgressTables, registrar: Registrar) -> None:
+    savers = tables.savers
+    tables.topics.on_change = partial(_save_and_register, savers.topics, registrar)
+    tables.groups.on_change = savers.groups.save_soon
+    tables.request_modes.on_change = savers.request_modes.save_soon
+    progress.levels.on_change = savers.levels.save_soon
+    progress.timers.on_change = savers.timers.save_soon
+
+
 def _save_and_register(topic_saver: Saver, registrar: Registrar) -> None:
     """Topics have changed."""
     topic_saver.save_soon()
@@ -311,6 +330,22 @@ def _send_reply(config: BrokerConfig) -> SendReplyTemplate:
 
 def _form(config: BrokerConfig) -> RecordForm:
     return RecordForm(_store_host(config), has_checksum=config.store.write_checksums)
+
+
+def _load(waiting: WaitingMessages, config: BrokerConfig) -> None:
+    waiting.pending_halves.load()
+    if not config.is_slave:
+        # A slave loads them when it becomes the master.
+        waiting.pops.load()
+
+
+def _journal_form(config: BrokerConfig) -> JournalForm:
+    return JournalForm(
+        config.cluster_name,
+        config.broker_name,
+        _store_host(config),
+        has_checksum=config.store.write_checksums,
+    )
 
 
 def _store_host(config: BrokerConfig) -> bytes:

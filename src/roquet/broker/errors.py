@@ -14,6 +14,7 @@ RoquetError
 │   ├── FiltersOff              1   SQL92 is switched off here
 │   ├── BroadcastForbidden      16  the group may not broadcast
 │   ├── ClosedTopic             16  only the broker itself writes there
+│   ├── BadReceipt              13  what acknowledges a popped message names none
 │   ├── TableNotWritten         14  a topic or group cannot be changed, for the log takes nothing
 │   ├── NotChangeable           16  no request may change this setting
 │   ├── UnknownTopic            17
@@ -159,6 +160,16 @@ class TableNotWritten(Refused):
         )
         self.name = name
         self.reason = reason
+
+
+class BadReceipt(Refused):
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"{text[:_SHOWN_SIZE_MAX]!r} is not the receipt of a popped message, which has eight"
+            " items, as in '17 1794934487260 15000 0 0 broker-a 3 18'",
+        )
+        self.text = text
 
 
 class UnknownTopic(Refused):

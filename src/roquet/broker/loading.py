@@ -138,7 +138,7 @@ def _warn_of_many_files(file_count: int) -> None:
 
 
 def close_store(broker: Broker) -> None:
-    """With how far delays and transactions have come."""
+    """With how far delays, transactions and popped messages have come."""
     store, progress = broker.store, broker.waiting.progress
     try:
         store.close()
@@ -153,3 +153,4 @@ def close_store(broker: Broker) -> None:
             broker.waiting.delays.propose()
             progress.confirm(store.synced_end)
             broker.waiting.pending_halves.commit_progress(store.synced_end)
+            broker.waiting.pops.commit_progress(store.synced_end)

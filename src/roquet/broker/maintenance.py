@@ -12,6 +12,7 @@ from roquet.broker.delays.delivering import count_waiting, deliver_delayed, save
 from roquet.broker.errors import TableNotWritten
 from roquet.broker.membership import disable_slow_groups, expire_clients
 from roquet.broker.messages.expiry import Expiry
+from roquet.broker.pop.redelivery import redeliver_due
 from roquet.broker.registration import Registered, identity_of
 from roquet.broker.replication import table_sync
 from roquet.broker.replication.replication import Replication
@@ -91,6 +92,7 @@ def start_leading(broker: Broker) -> None:
     levels = broker.waiting.delays.levels
     broker.background.services.every("count waiting", _TICK_S, partial(count_waiting, levels))
     run("check transactions", lambda: keep_checking(broker), on_failure=OnFailure.RESTART)
+    run("redeliver pops", lambda: redeliver_due(broker), on_failure=OnFailure.RESTART)
     run("note progress", lambda: _note_progress(broker), on_failure=OnFailure.RESTART)
     replication = broker.replication
     if replication.secret is not None and not broker.config.etcd:
@@ -188,6 +190,7 @@ async def _save_offsets(broker: Broker) -> None:
         age_ms += pause_ms()
         if not broker.config.is_slave:
             broker.waiting.pending_halves.commit_progress(broker.replication.safe_end)
+            broker.waiting.pops.commit_progress(broker.replication.safe_end)
         broker.tables.savers.offsets.save_soon()
 
 
@@ -298,6 +301,7 @@ def promote(broker: Broker, epoch: int) -> None:
     # The master's progress counts as far as its log has arrived here.
     broker.waiting.progress.truncate(store.log_end)
     broker.waiting.pending_halves.load()
+    broker.waiting.pops.load()
     broker.waiting.delays = loaded_delays(
         store, broker.clock, broker.config.store.delay_levels_ms, broker.waiting.progress
     )

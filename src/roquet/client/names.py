@@ -10,13 +10,13 @@ from typing import Final
 from roquet.client.arguments import check_text
 from roquet.client.errors import BadArgument
 from roquet.protocol.names import (
-    CLOSED_TOPICS,
     DLQ_PREFIX,
     NAME_SIZE_MAX,
     RESENT_PREFIX,
     RETRY_PREFIX,
     SYSTEM_GROUP_PREFIX,
     has_name_characters,
+    is_closed_topic,
     is_system_topic,
 )
 
@@ -40,7 +40,7 @@ def check_topic(topic: str) -> None:
 @lru_cache(maxsize=1024)
 def _check_topic(topic: str) -> None:
     _check("topic", topic, NAME_SIZE_MAX)
-    if topic in CLOSED_TOPICS:
+    if is_closed_topic(topic):
         raise BadArgument(f"topic {topic!r} is reserved for brokers; send to another one")
 
 

@@ -101,7 +101,7 @@ class Deferred:
         if self._connection is not None:
             self._finish(self._connection, encode_answer(self._command, answer))
 
-    def answer_by(self, work: Callable[[], Reply | bytes | None]) -> None:
+    def answer_by(self, work: Callable[[], "Reply | ReplyDeferred | bytes | None"]) -> None:
         """Answers with what `work` returns or raises, like a handler; None means: not yet."""
         if self._connection is None or not self._connection.is_open:
             return  # The reply could not be sent, and the work may be large.

@@ -13,6 +13,7 @@ RESENT_PREFIX: Final = "%SENT%"
 SYSTEM_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"  # whose offsets are those of the transaction check
+REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"  # the same for the journal of popped messages
 
 TEMPLATE_TOPIC: Final = "TBW102"  # what topics made by a send inherit from
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
@@ -24,6 +25,8 @@ BENCHMARK_TOPIC: Final = "BenchmarkTest"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+# Of the topic where a broker notes what was popped; the name of its cluster follows.
+REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 # Ours: changes of the tables of topics and groups, in the log of a master that has epochs.
 TABLES_TOPIC: Final = "rmq_sys_roquet_tables"
 
@@ -67,7 +70,10 @@ _SYSTEM_TOPICS_5_5: Final = frozenset(
 )
 
 NAME_SIZE_MAX: Final = 127
-_has_name_characters = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
+# Of 5.x, retry topics of the second form have a plus between group and topic.
+_has_name_characters = re.compile(
+    r"[%|a-zA-Z0-9_-]+|%RETRY%[%|a-zA-Z0-9_-]+\+[%|a-zA-Z0-9_-]+"
+).fullmatch
 
 
 def is_name(text: str) -> bool:
@@ -80,12 +86,26 @@ def has_name_characters(text: str) -> bool:
     return _has_name_characters(text) is not None
 
 
+def is_closed_topic(topic: str) -> bool:
+    """Whether only the broker itself writes there."""
+    return topic in CLOSED_TOPICS or topic.startswith(REVIVE_PREFIX)
+
+
 def is_system_topic(topic: str) -> bool:
     return topic in SYSTEM_TOPICS or topic in _SYSTEM_TOPICS_5_5 or topic.startswith(SYSTEM_PREFIX)
 
 
 def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
+
+
+def pop_retry_topic(group: str, topic: str, *, is_v2: bool = False) -> str:
+    """Where popped messages of a topic come again. Of the first form two groups may share one."""
+    return f"{RETRY_PREFIX}{group}{'+' if is_v2 else '_'}{topic}"
+
+
+def revive_topic(cluster: str) -> str:
+    return REVIVE_PREFIX + cluster
 
 
 def dlq_topic(group: str) -> str:

@@ -22,7 +22,7 @@ from roquet.errors import RoquetError
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.message import Property, StoredMessage
 from roquet.protocol.messages.record import MAGIC_BLANK, peek_record, read_record
-from roquet.protocol.names import CLOSED_TOPICS, SCHEDULE_TOPIC, TIMER_TOPIC
+from roquet.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC, is_closed_topic
 from roquet.state_file import StateFile, StateFileError
 from roquet.store.files.layout import FILE_NAME_SIZE, StoreLayout, start_of
 
@@ -78,7 +78,7 @@ def topic_to_resend(message: StoredMessage) -> str | None:
     """
     if message.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
         return message.properties.get(Property.REAL_TOPIC)
-    return None if message.topic in CLOSED_TOPICS else message.topic
+    return None if is_closed_topic(message.topic) else message.topic
 
 
 class _BadResent(RoquetError):

@@ -17,7 +17,7 @@ from roquet.protocol.codes import Permission
 from roquet.protocol.headers.messages import PullMessageHeader
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import SysFlag
-from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX
+from roquet.protocol.names import RETRY_PREFIX, is_closed_topic
 from roquet.store.reading.queue_reading import QueueReadLimits
 
 _READ: Final = int(Permission.READ)
@@ -33,7 +33,7 @@ def fast_queue_count(topic: TopicConfig, config: BrokerConfig) -> int:
     """How many queues fast sends to the topic may name; 0 if all its sends take the slow path."""
     if (
         config.accept_sends_from_ms
-        or topic.topic_name in CLOSED_TOPICS
+        or is_closed_topic(topic.topic_name)
         or topic.topic_name.startswith(RETRY_PREFIX)
         or (topic.order and not config.permission & _WRITE)
     ):

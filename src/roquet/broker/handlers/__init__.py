@@ -6,8 +6,10 @@ A handler answers at once, or raises `Refused`. What has to wait is deferred: pu
 
 from roquet.broker.handlers import (
     accounts,
+    assignments,
     clients,
     offsets,
+    popping,
     progress,
     reading,
     relays,
@@ -21,6 +23,8 @@ from roquet.broker.handlers import (
 ROUTES = (
     *sending.ROUTES,
     *reading.ROUTES,
+    *popping.ROUTES,
+    *assignments.ROUTES,
     *clients.ROUTES,
     *offsets.ROUTES,
     *relays.ROUTES,

@@ -238,6 +238,7 @@ def delete_group(broker: Broker, request: Request[DeleteGroupHeader]) -> Deferre
     broker.clients.past_members.forget(header.group_name)
     savers = [broker.tables.savers.groups]
     if header.remove_offset or header.clean_offset:
+        broker.waiting.pops.forget(group=header.group_name)
         broker.tables.offsets.forget_group(header.group_name)
         savers.append(broker.tables.savers.offsets)
     return answer_when_changed(broker, request, *savers)

@@ -11,6 +11,7 @@ from roquet.protocol.acl import Right
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.clients import Heartbeat, SubscriptionCheck
 from roquet.protocol.bodies.groups import QueueLockRequest
+from roquet.protocol.bodies.pop import AssignmentQuery, BatchAckRequest
 from roquet.protocol.fields import AddressedHeader, NoFields
 from roquet.protocol.headers.messages import (
     EndTransactionHeader,
@@ -18,9 +19,10 @@ from roquet.protocol.headers.messages import (
     SendMessageHeader,
     ViewMessageHeader,
 )
+from roquet.protocol.headers.pop import AckMessageHeader, ChangeInvisibleTimeHeader
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.record import read_record
-from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX, reply_topic
+from roquet.protocol.names import RETRY_PREFIX, is_closed_topic, reply_topic, retry_topic
 from roquet.store.message_store import MessageStore
 
 
@@ -71,14 +73,50 @@ def _ending(broker: Broker, request: Request[EndTransactionHeader]) -> Iterable[
     return (Need(_topic_at(broker.store, request.header.commit_log_offset), Right.PUB),)
 
 
+def _acking(_broker: Broker, request: Request[AckMessageHeader]) -> Iterable[Need]:
+    header = request.header
+    return _popped(header.consumer_group, header.topic)
+
+
+def _changing(_broker: Broker, request: Request[ChangeInvisibleTimeHeader]) -> Iterable[Need]:
+    header = request.header
+    return _popped(header.consumer_group, header.topic)
+
+
+def _batch_acking(_broker: Broker, request: Request[NoFields]) -> Iterable[Need]:
+    for ack in read_body(BatchAckRequest, request.body).acks:
+        yield from _popped(ack.consumer_group, ack.topic)
+
+
+def _popped(group: str, topic: str) -> Iterable[Need]:
+    """The retry topics of a group are its own, whatever the topics of their messages are."""
+    yield group_need(group)
+    own = retry_topic(group)
+    if not topic.startswith((f"{own}_", f"{own}+")):
+        yield Need(topic, Right.SUB)
+
+
+def _assigning(_broker: Broker, request: Request[NoFields]) -> Iterable[Need]:
+    query = read_body(AssignmentQuery, request.body)
+    return _popped(query.consumer_group, query.topic)
+
+
 def _topic_at(store: MessageStore, physical_offset: int) -> str:
     """Where the message there belongs, also while it waits elsewhere. Raises Refused."""
     message = read_record(stored_record(store, physical_offset))
-    if message.topic in CLOSED_TOPICS:
+    if is_closed_topic(message.topic):
         return message.properties.get(Property.REAL_TOPIC, message.topic)
     return message.topic
 
 
+ACKING: Final[AnyNeeds] = Needs(
+    "SUB on the group and the topic", _acking, ("consumer_group", "topic")
+)
+CHANGING: Final[AnyNeeds] = Needs(
+    "SUB on the group and the topic", _changing, ("consumer_group", "topic")
+)
+ASSIGNING: Final[AnyNeeds] = Needs("SUB on the group and the topic", _assigning)
+BATCH_ACKING: Final[AnyNeeds] = Needs("SUB on each group and topic", _batch_acking)
 SENDING: Final[AnyNeeds] = Needs(
     "PUB on the topic; of retries, SUB on their group", _sending, ("topic",)
 )

@@ -16,6 +16,7 @@ from roquet.broker.errors import BadName, NoMoreGroups, UnknownGroup, UnknownTop
 from roquet.broker.handlers.answers import answer_when_saved, check_is_master, defer, invalid, saved
 from roquet.broker.handlers.progress import is_read, store_time
 from roquet.broker.membership import notify
+from roquet.broker.pop.in_flight import QueueOfGroup
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.net.errors import Refused, TableFull
@@ -91,6 +92,8 @@ def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset
     if queue_id >= found.queue_count and broker.tables.offsets.find(group, topic, queue_id) is None:
         raise invalid(request.command, f"topic {topic!r} has no queue {queue_id}")
     _check_room(broker.tables.offsets, request, queue_id)
+    if 0 <= header.commit_offset < (broker.tables.offsets.find(group, topic, queue_id) or 0):
+        broker.waiting.pops.note_move(QueueOfGroup(group, topic, queue_id), header.commit_offset)
     broker.tables.offsets.commit(group, topic, queue_id, header.commit_offset)
     return Reply()
 
@@ -232,6 +235,7 @@ def _reset_here(
         queue_id: f"{before.get(queue_id)} -> {offset}" for queue_id, offset in targets.items()
     }
     for queue_id, offset in targets.items():
+        broker.waiting.pops.note_move(QueueOfGroup(header.group, header.topic, queue_id), offset)
         broker.tables.offsets.reset(header.group, header.topic, queue_id, offset)
         # Pulls that wait for messages need not wait any longer.
         broker.messages.long_polls.announce(header.topic, queue_id)

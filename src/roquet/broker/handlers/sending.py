@@ -48,7 +48,7 @@ from roquet.protocol.messages.properties import with_property, without_property
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.messages.record_batches import SentBatch
 from roquet.protocol.messages.sent_properties import stored_properties
-from roquet.protocol.names import CLOSED_TOPICS, RETRY_PREFIX, dlq_topic, retry_topic
+from roquet.protocol.names import RETRY_PREFIX, dlq_topic, is_closed_topic, retry_topic
 from roquet.store.appends import Appended
 
 _WRITE: Final = int(Permission.WRITE)
@@ -158,7 +158,7 @@ def checked_topic(broker: Broker, request: Request[SendMessageHeader]) -> TopicC
         raise Refused(
             ResponseCode.SYSTEM_ERROR, f"no sends before {config.accept_sends_from_ms} ms"
         )
-    if name in CLOSED_TOPICS:
+    if is_closed_topic(name):
         raise ClosedTopic(name)
     broker.messages.late_sends.check()
     broker.messages.acks.check_room(request)

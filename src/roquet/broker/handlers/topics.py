@@ -62,6 +62,7 @@ def delete_topic(broker: Broker, request: Request[DeleteTopicHeader]) -> Deferre
     broker.messages.acks.check_room(request)
     # Its queues go first, and must not be gone before a deletion that is refused.
     broker.replication.table_log.check(topic)
+    broker.waiting.pops.forget(topic=topic)
     _delete_queues(broker.store, topic)
     broker.tables.topics.delete(topic)
     broker.tables.offsets.forget_topic(topic)

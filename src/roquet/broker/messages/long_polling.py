@@ -1,4 +1,4 @@
-"""Pulls that wait for a message, and how they are woken.
+"""Pulls and pops that wait for a message, and how they are woken.
 
 A pull that finds nothing registers here, looks again, and only then sleeps: what arrives in
 between is not missed. LongPolls of one turn of the loop wake a pull once, so a burst of sends is
@@ -15,6 +15,8 @@ K = TypeVar("K")
 
 # How late a pull may time out. Its client waits seconds longer than that.
 _TICK_S: Final = 0.1
+# In a queue's place: a request that waits for a message in any queue of a topic.
+ANY_QUEUE: Final = -1
 
 
 class QueueName(NamedTuple):
@@ -23,10 +25,11 @@ class QueueName(NamedTuple):
 
 
 class WaitingRequest(Protocol):
-    """One waiting pull, or a test's."""
+    """One waiting pull or pop, or a test's."""
 
     @property
-    def queue(self) -> QueueName: ...
+    def queues(self) -> tuple[QueueName, ...]:
+        """Those in which a message wakes it."""
 
     # Set by `LongPolls.wait`.
     last_tick: int
@@ -56,6 +59,9 @@ class LongPolls:
         self._awaited: dict[QueueName, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
+        # Grows with each time that requests are woken: what one of them did not find, no other
+        # will in the same turn.
+        self.turn = 0
 
     def wait(self, request: WaitingRequest, timeout_s: float) -> None:
         """Registers `request`, lets it look once more, and keeps it if it found nothing."""
@@ -63,7 +69,8 @@ class LongPolls:
             request.give_up()
             return
         request.last_tick = int((self._clock.monotonic_s() + timeout_s) / _TICK_S) + 1
-        self._by_queue.setdefault(request.queue, {})[request] = None
+        for queue in request.queues:
+            self._by_queue.setdefault(queue, {})[request] = None
         self._by_tick.setdefault(request.last_tick, {})[request] = None
         if request.look():
             self.forget(request)
@@ -72,18 +79,19 @@ class LongPolls:
 
     def forget(self, request: WaitingRequest) -> None:
         """The pull was answered, or its connection is gone."""
-        _discard(self._by_queue, request.queue, request)
+        for queue in request.queues:
+            _discard(self._by_queue, queue, request)
         _discard(self._by_tick, request.last_tick, request)
 
     def announce(self, topic: str, queue_id: int) -> None:
         """A message of this queue can be read now. Costs next to nothing if no pull waits."""
         if not self._by_queue:
             return
-        queue = QueueName(topic, queue_id)
-        if queue in self._by_queue:
-            if not self._arrived:
-                asyncio.get_running_loop().call_soon(self._wake_arrived)
-            self._arrived[queue] = None
+        for queue in (QueueName(topic, queue_id), QueueName(topic, ANY_QUEUE)):
+            if queue in self._by_queue:
+                if not self._arrived:
+                    asyncio.get_running_loop().call_soon(self._wake_arrived)
+                self._arrived[queue] = None
 
     def announce_when_safe(self, topic: str, queue_id: int, end: int) -> None:
         """The same for a message that can be read when the log is safe up to its `end`."""
@@ -108,7 +116,7 @@ class LongPolls:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting = [request for each in self._by_queue.values() for request in each]
+        waiting = {request: None for each in self._by_queue.values() for request in each}
         self._by_queue.clear()
         self._by_tick.clear()
         for request in waiting:
@@ -116,6 +124,7 @@ class LongPolls:
 
     def _wake_arrived(self) -> None:
         arrived, self._arrived = self._arrived, {}
+        self.turn += 1
         for queue in arrived:
             for request in tuple(self._by_queue.get(queue, ())):
                 if request.look():

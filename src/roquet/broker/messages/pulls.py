@@ -99,7 +99,7 @@ def _code(status: ReadStatus, pull: PullMessageHeader) -> ResponseCode:
 class WaitingPull:
     """A pull that found nothing; `deferred` is its answer, for a wanted message or a timeout."""
 
-    __slots__ = ("_broker", "_limits", "_request", "deferred", "last_tick", "queue")
+    __slots__ = ("_broker", "_limits", "_request", "deferred", "last_tick", "queues")
 
     def __init__(
         self, broker: Broker, request: Request[PullMessageHeader], limits: QueueReadLimits
@@ -108,7 +108,7 @@ class WaitingPull:
         self._request = request
         self._limits = limits
         pull = request.header
-        self.queue = QueueName(pull.topic, pull.queue_id)
+        self.queues = (QueueName(pull.topic, pull.queue_id),)
         self.last_tick = 0
         self.deferred = Deferred(request, lambda _: broker.messages.long_polls.forget(self))
 

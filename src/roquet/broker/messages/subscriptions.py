@@ -40,6 +40,7 @@ from roquet.store.reading.queue_reading import QueueReadLimits
 KEPT_FILTER_COUNT_MAX: Final = 500
 
 _SUBSCRIPTION: Final = int(PullFlag.SUBSCRIPTION)
+_SHOWN_SIZE: Final = 150
 
 
 class Filter(NamedTuple):
@@ -77,6 +78,22 @@ def filter_of_pull(
     if config.sql_filters_for_retries and pull.topic.startswith(RETRY_PREFIX):
         return _retry_filter(group.subscriptions)
     return _group_filter(pull, subscription, config)
+
+
+def filter_of_pop(
+    expression: str | None, expression_type: str | None, config: BrokerConfig
+) -> Filter:
+    """Raises SubscriptionUnreadable and FiltersOff."""
+    if not expression:
+        return EVERYTHING
+    if _is_tags(expression_type):
+        return _tag_filter(expression)
+    text = _sql_text(expression, expression_type)
+    _check_sql(config)
+    found = _sql_filter(text)
+    if found is None:
+        raise SubscriptionUnreadable(f"{text[:_SHOWN_SIZE]!r} is no SQL92 expression")
+    return found
 
 
 def load_sql_filters() -> None:

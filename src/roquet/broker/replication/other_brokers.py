@@ -1,4 +1,4 @@
-"""Other brokers of the same name, as name servers and those brokers report them.
+"""Other brokers, mostly of the same name, as name servers and those brokers report them.
 
 Everything here is best effort: a server that does not answer, or answers something else, is left
 out. The decisions are in `succession`.
@@ -89,6 +89,15 @@ class OtherBrokers:
         )
         addresses = [each.broker_addrs for each in groups if each is not None]
         return self._without_own(addresses)
+
+    async def route_of(self, topic: str) -> TopicRoute | None:
+        """What the first name server that knows the topic has of it."""
+        code, header = RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader(topic=topic)
+        for name_server in self._name_servers():
+            route = await self._body(name_server, code, header, TopicRoute)
+            if route is not None:
+                return route
+        return None
 
     async def _master_at(self, name_server: str) -> OtherBroker | None:
         """The latest that a name server of ours knows; of another one, the one in its routes."""

@@ -35,6 +35,7 @@ from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.bodies.offsets import (
     AllProgress,
     ConsumerOffsetTable,
+    PopProgress,
     TransactionProgress,
 )
 from roquet.protocol.bodies.topics import TopicConfigTable
@@ -105,6 +106,7 @@ class TableSync:
         self._progress_version: str | None = None
         # That of the last table of offsets, if there was one.
         self._transactions: TransactionProgress | None = None
+        self._pops: PopProgress | None = None
         self._link_count = 0
 
     def link_made(self) -> None:
@@ -173,6 +175,7 @@ class TableSync:
             return []
         offsets = read_body(ConsumerOffsetTable, reply.body)
         self._transactions = transaction_progress_of(offsets)
+        self._pops = self._tables.offsets.pop_progress_of(offsets)
         refusals = await self._send_own_offsets(address, self._tables.offsets.follow(offsets))
         self._offsets_version = version
         return refusals
@@ -186,8 +189,12 @@ class TableSync:
             return
         progress = read_body(AllProgress, reply.body)
         log_end = 0
-        if answered.version is None:
+        if answered.version is not None:
+            # Of messages that were popped before that progress, only the offsets know now.
+            await self._fetch_offsets(address, self._offsets_version or "")
+        else:
             progress.transactions = self._transactions
+            progress.pops = self._pops
             log_end = await self._log_end(address)
         # Another master than the one whose log this is may have answered, and while it was asked
         # the log may have become that of another one.

@@ -18,6 +18,7 @@ from roquet.broker.settings import kinds as kind
 from roquet.broker.settings.config import BrokerConfig, BrokerRole, check_replication
 from roquet.broker.settings.not_obeyed import HARMLESS, THREADS, UNSUPPORTED
 from roquet.net.tls.settings import TLS_KEYS, read_tls
+from roquet.protocol.bodies.pop import MessageRequestMode
 from roquet.settings.changes import LogLevel
 from roquet.settings.options import (
     BOOLEAN,
@@ -212,6 +213,19 @@ _BROKER: Final = by_name(
     Option("longPollingEnable", BOOLEAN, "long_polling", is_changeable=True),
     Option("shortPollingTimeMills", INTERVAL_MS, "short_polling_ms", is_changeable=True),
     Option("maxTransferBytesOnBulkPull", COUNT, "bulk_pull_size_max", is_changeable=True),
+    Option("defaultMessageRequestMode", one_of(MessageRequestMode), "request_mode"),
+    Option("serverLoadBalancerEnable", BOOLEAN, "share_out_queues"),
+    Option("defaultPopShareQueueNum", number(-1, 2**31 - 1), "pop_share_count"),
+    Option("popPollingSize", COUNT, "pop_poll_count_max"),
+    Option("maxPopPollingSize", COUNT, "all_pop_poll_count_max"),
+    Option("popFromRetryProbability", number(0, 100), "pop_retry_percent"),
+    Option("enableRetryTopicV2", BOOLEAN, "pop_retries_v2"),
+    Option("retrieveMessageFromPopRetryTopicV1", BOOLEAN, "pop_reads_retries_v1"),
+    Option("initPopOffsetByCheckMsgInMem", BOOLEAN, "pop_young_topics_from_start"),
+    Option("popResponseReturnActualRetryTopic", BOOLEAN, "show_retry_topics"),
+    Option("popReviveSkipIfGroupAbsent", BOOLEAN, "drop_pops_of_lost_groups"),
+    Option("enablePopMessageThreshold", BOOLEAN, "limit_in_flight"),
+    Option("popInflightMessageThreshold", COUNT, "in_flight_count_max"),
     Option("enablePropertyFilter", BOOLEAN, "sql_filters", is_changeable=True),
     Option("filterSupportRetry", BOOLEAN, "sql_filters_for_retries", is_changeable=True),
     Option("notifyConsumerIdsChangedEnable", BOOLEAN, "notify_consumers", is_changeable=True),

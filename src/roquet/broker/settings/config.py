@@ -18,6 +18,7 @@ from roquet.access.accounts import OwnAccount
 from roquet.broker.replication.in_sync import AckPolicy, AckRule
 from roquet.net.limits import DEFAULT_LIMITS, DEFAULT_SERVER_LIMITS, ConnectionLimits, ServerLimits
 from roquet.net.tls.settings import TlsFiles, TlsSettings
+from roquet.protocol.bodies.pop import MessageRequestMode
 from roquet.protocol.codes import Permission
 from roquet.protocol.host import Address
 from roquet.protocol.names import TRACE_TOPIC
@@ -166,6 +167,23 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     short_polling_ms: int = 1_000  # shortPollingTimeMills
     # What a pull that names its size may bring; not a key of Apache's.
     bulk_pull_size_max: int = 1 << 20  # maxTransferBytesOnBulkPull
+    # What a client does with the queues that the broker gives it, and whether it gives each a part.
+    request_mode: MessageRequestMode = MessageRequestMode.PULL  # defaultMessageRequestMode
+    share_out_queues: bool = True  # serverLoadBalancerEnable
+    pop_share_count: int = -1  # defaultPopShareQueueNum
+    # Pops that wait: of one group for one topic and queue, and of all.
+    pop_poll_count_max: int = 1_024  # popPollingSize
+    all_pop_poll_count_max: int = 100_000  # maxPopPollingSize
+    # How often, in percent, a pop looks into the retry topic first.
+    pop_retry_percent: int = 20  # popFromRetryProbability
+    pop_retries_v2: bool = False  # enableRetryTopicV2
+    pop_reads_retries_v1: bool = True  # retrieveMessageFromPopRetryTopicV1
+    pop_young_topics_from_start: bool = True  # initPopOffsetByCheckMsgInMem
+    show_retry_topics: bool = False  # popResponseReturnActualRetryTopic
+    drop_pops_of_lost_groups: bool = True  # popReviveSkipIfGroupAbsent
+    # Whether a group that has this many messages of a queue out gets no more of it.
+    limit_in_flight: bool = False  # enablePopMessageThreshold
+    in_flight_count_max: int = 10_000  # popInflightMessageThreshold
     sql_filters: bool = False  # enablePropertyFilter
     sql_filters_for_retries: bool = False  # filterSupportRetry
     notify_consumers: bool = True  # notifyConsumerIdsChangedEnable

@@ -42,6 +42,12 @@ UNSUPPORTED: Final = {
     "litePullMessageEnable": Unsupported(
         is_false, "refusing lite pull consumers", "set it to true"
     ),
+    "popConsumerKVServiceEnable": Unsupported(
+        parse_boolean,
+        "popped messages in a RocksDB database",
+        "have Apache's broker write them to its log, by mqadmin's request POP_ROLLBACK, then set"
+        " it to false",
+    ),
     # Replicas.
     "inSyncReplicas": _REPLICAS,
     "minInSyncReplicas": _REPLICAS,
@@ -165,24 +171,25 @@ _KEYS: Final = {
         tieredStoreIndexFileMaxHashSlotNum tieredStoreIndexFileMaxIndexNum
         tieredStoreMaxGroupCommitCount tieredStoreMaxPendingLimit
     """,
-    "popping and messages pushed by brokers, which clients are refused": """
-        appendAckAsync appendCkAsync clearRetryTopicWhenDeleteTopic
-        defaultMessageRequestMode defaultPopShareQueueNum enableBatchPush enableLitePopLog
-        enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag
-        enablePopBatchAck enablePopBufferMerge enablePopLog enablePopMessageThreshold
-        enablePopMetrics enableRetryTopicV2 enableSkipLongAwaitingAck
-        initPopOffsetByCheckMsgInMem isEnableBatchPush maxMessageFilterNumForNotification
-        maxPopPollingSize popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime
-        popCkStayBufferTimeOut popConsumerFSServiceInit popConsumerKVServiceEnable
-        popConsumerKVServiceInit popConsumerKVServiceLog popFromRetryProbability
-        popFromRetryProbabilityForPriority popInflightMessageThreshold
+    "how Apache matches what was popped with its acks; ours are matched as they come": """
+        appendAckAsync appendCkAsync enablePopBatchAck enablePopBufferMerge
+        enableSkipLongAwaitingAck popCkMaxBufferSize popCkOffsetMaxQueueSize
+        popCkStayBufferTime popCkStayBufferTimeOut popConsumerFSServiceInit
+        popReviveConcurrency popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead
+        reviveAckWaitMs reviveInterval reviveMaxSlow reviveQueueNum reviveScanTime
+        skipWhenCKRePutReachMaxTimes
+    """,
+    "details of popping that ours does in its own way": """
+        clearRetryTopicWhenDeleteTopic enableNotifyAfterPopOrderLockRelease
+        enableNotifyBeforePopCalculateLag enablePopLog enablePopMetrics
+        maxMessageFilterNumForNotification popFromRetryProbabilityForPriority
         popLongPollingForceNotifyInterval popPollingMapExpireTimeSeconds popPollingMapSize
-        popPollingSize popResponseReturnActualRetryTopic popReviveConcurrency
-        popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead popReviveSkipIfGroupAbsent
-        recheckReputOffsetFromCq retrieveMessageFromPopRetryTopicV1 reviveAckWaitMs
-        reviveInterval reviveMaxSlow reviveQueueNum reviveScanTime
-        skipWhenCKRePutReachMaxTimes useMessageFilterForNotification useSeparateRetryQueue
+        recheckReputOffsetFromCq useMessageFilterForNotification useSeparateRetryQueue
         useServerSideResetOffset
+    """,
+    "messages pushed by brokers, and popping from light queues or with RocksDB": """
+        enableBatchPush enableLitePopLog isEnableBatchPush popConsumerKVServiceInit
+        popConsumerKVServiceLog
     """,
     "light queues, which are refused as a whole": """
         enableLiteEventMode enableLmqQuota enableLmqStats liteEventCheckInterval
@@ -274,7 +281,7 @@ _KEYS: Final = {
         forceRegister highSpeedMode isolateLogEnable maxDelayTime maxErrorRateOfBloomFilter
         maxFilterMessageSize maxTopicLength persistConsumerOffsetIncrementally
         priorityOrderAsc pullBatchMaxMessageCount realTimeNotifyConsumerChange
-        sampleCountThreshold sampleSteps serverLoadBalancerEnable shutdownWaitTimeSeconds
+        sampleCountThreshold sampleSteps shutdownWaitTimeSeconds
         splitMetadataSize splitRegistrationSize subscriptionExpiredTimeout
         transWriteOriginTransHalfEnable transactionOpBatchInterval transactionOpMsgMaxSize
         useStaticSubscription validateSystemTopicWhenUpdateTopic

@@ -14,7 +14,8 @@ true for the log that it lies beside.
 
 A slave proposes what its master sends, and that counts when the slave's log has got there.
 
-`ProgressTables` are all of these: delay levels, timers, and the transaction check. A master sends
+`ProgressTables` are all of these: delay levels, timers, the transaction check, and the journal of
+popped messages. A master sends
 what counts with its end, and a slave proposes it to its own states. Tables may arrive while the
 link of the log lags, or is cut: nothing of them is used before its time.
 """
@@ -31,6 +32,7 @@ from roquet.protocol.bodies.body import Body, read_body, write_body
 from roquet.protocol.bodies.offsets import (
     AllProgress,
     DelayOffsetTable,
+    PopProgress,
     TimerProgress,
     TransactionProgress,
 )
@@ -187,6 +189,7 @@ class ProgressTables(msgspec.Struct):
     levels: DurableState[DelayOffsetTable]
     timers: DurableState[TimerProgress]
     transactions: DurableState[TransactionProgress]
+    pops: DurableState[PopProgress]
     # No other tables have it, nor these after a restart.
     name: str = msgspec.field(default_factory=_new_name)
 
@@ -197,6 +200,7 @@ class ProgressTables(msgspec.Struct):
             self.levels.change_count,
             self.timers.change_count,
             self.transactions.change_count,
+            self.pops.change_count,
         )
         return f"{self.name}-{sum(counts)}"
 
@@ -208,6 +212,7 @@ class ProgressTables(msgspec.Struct):
             true_at=levels.true_at,
             timers=self.timers.value,
             transactions=self.transactions.value,
+            pops=self.pops.value,
         )
 
     def follow(self, progress: AllProgress, log_end: int) -> bool:
@@ -221,6 +226,8 @@ class ProgressTables(msgspec.Struct):
             is_taken &= _propose(self.timers, progress.timers, log_end)
         if progress.transactions is not None:
             is_taken &= _propose(self.transactions, progress.transactions, log_end)
+        if progress.pops is not None:
+            is_taken &= _propose(self.pops, progress.pops, log_end)
         return is_taken
 
     def confirm(self, end: int) -> None:
@@ -228,27 +235,32 @@ class ProgressTables(msgspec.Struct):
         self.levels.confirm(end)
         self.timers.confirm(end)
         self.transactions.confirm(end)
+        self.pops.confirm(end)
 
     def withdraw(self) -> None:
         self.levels.withdraw()
         self.timers.withdraw()
         self.transactions.withdraw()
+        self.pops.withdraw()
 
     def truncate(self, log_end: int) -> None:
         """This is the log from now on. To be saved before it grows."""
         self.levels.truncate(log_end)
         self.timers.truncate(log_end)
         self.transactions.truncate(log_end)
+        self.pops.truncate(log_end)
 
 
-def new_progress(transactions: DurableState[TransactionProgress]) -> ProgressTables:
-    """Of a broker that has delivered nothing yet; `transactions` are in the file of offsets."""
+def new_progress(
+    transactions: DurableState[TransactionProgress], pops: DurableState[PopProgress]
+) -> ProgressTables:
+    """Of a broker that has delivered nothing yet; both parameters are in the file of offsets."""
     return ProgressTables(
-        DurableState(DelayOffsetTable()), DurableState(TimerProgress()), transactions
+        DurableState(DelayOffsetTable()), DurableState(TimerProgress()), transactions, pops
     )
 
 
-P = TypeVar("P", DelayOffsetTable, TimerProgress, TransactionProgress)
+P = TypeVar("P", DelayOffsetTable, TimerProgress, TransactionProgress, PopProgress)
 
 
 def _propose(state: DurableState[P], value: P, log_end: int) -> bool:

@@ -17,7 +17,8 @@ was away, is its own: it never goes back, and is reported to the master when it 
 The transaction check keeps its progress here as Apache does: as that of the group
 CID_RMQ_SYS_TRANS. It is true only for a log that has what the check stored, so `transactions`
 knows it, too, with the end of that log (see `durable_state`), and the table has what counts there.
-A slave does not take it from its master's table, but from the master's progress with that end.
+A slave does not take it from its master's table, but from the master's progress with that end. The
+same goes for the journal of popped messages, `pops`, as group CID_RMQ_SYS_REVIVE_GROUP.
 
 Handlers check topic, group and queue before they commit, and that there is room: the table takes
 any name.
@@ -36,9 +37,17 @@ from roquet.net.errors import TableFull
 from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.offsets import (
     ConsumerOffsetTable,
+    PopProgress,
     TransactionProgress,
 )
-from roquet.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP, is_name
+from roquet.protocol.names import (
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    REVIVE_GROUP,
+    TRANSACTION_GROUP,
+    is_name,
+    revive_topic,
+)
 
 OFFSET_COUNT_MAX: Final = 500_000
 # How far groups have pulled is shown to operators, and not needed.
@@ -78,15 +87,24 @@ class OffsetTable:
         "_is_slave",
         "_name",
         "_own",
+        "_revive_topic",
         "change_count",
         "count",
+        "pops",
         "pulled_to",
         "resets",
         "transactions",
     )
 
-    def __init__(self, *, is_slave: bool = False, count_max: int = OFFSET_COUNT_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        is_slave: bool = False,
+        count_max: int = OFFSET_COUNT_MAX,
+        cluster_name: str = "DefaultCluster",
+    ) -> None:
         """What is more than `count_max` is refused by `check_room`."""
+        self._revive_topic = revive_topic(cluster_name)
         self._is_slave = is_slave
         self._count_max = count_max
         # Of groups times topics times queues.
@@ -101,6 +119,8 @@ class OffsetTable:
         self.change_count = 0
         self.transactions: Final = DurableState(TransactionProgress())
         self.transactions.on_change = self._take_transactions
+        self.pops: Final = DurableState(PopProgress())
+        self.pops.on_change = self._take_pops
         # No other table has it, nor this one after a restart.
         self._name = os.urandom(_NAME_SIZE).hex()
 
@@ -229,6 +249,8 @@ class OffsetTable:
     def forget_group(self, group: str) -> None:
         if group == TRANSACTION_GROUP:
             self.transactions.forget()
+        if group == REVIVE_GROUP:
+            self.pops.forget()
         self._forget(lambda queue: queue[0] == group)
         topics = self._by_group.pop(group, None)
         if topics is not None:
@@ -239,6 +261,8 @@ class OffsetTable:
         """A topic of the same name would start at 0: old offsets would skip its messages."""
         if topic in (HALF_TOPIC, OP_HALF_TOPIC):
             self.transactions.forget()
+        if topic == self._revive_topic:
+            self.pops.forget()
         self._forget(lambda queue: queue[1] == topic)
         for group in self.groups_of(topic):
             self.count -= len(self._by_group[group].pop(topic))
@@ -256,12 +280,14 @@ class OffsetTable:
             for key, offset in ((_HALF_KEY, progress.half_offset), (_OP_KEY, progress.op_offset)):
                 if key in table:
                     table[key] = {HALF_QUEUE_ID: offset}
+            if self._revive_key in table:
+                table[self._revive_key] = dict(self.pops.value_at(log_end).offset_table)
         return ConsumerOffsetTable(offset_table=table)
 
     def follow(self, table: ConsumerOffsetTable) -> list[OwnOffset]:
         """Takes over what the master has; returns what it does not have, and has to be sent."""
         own = {queue: self.find(*queue) or 0 for queue in self._own}
-        self.merge(_without_transactions(table))
+        self.merge(self._without_progress(table))
         behind = []
         for queue, offset in own.items():
             # Not what is known here by now: what the master does not mention has not changed.
@@ -293,8 +319,13 @@ class OffsetTable:
 
     def to_bytes(self) -> bytes:
         """The content of `consumerOffset.json`."""
-        known = list(self.transactions.known)
-        return write_body(replace(self.snapshot(), transaction_progress=known))
+        return write_body(
+            replace(
+                self.snapshot(),
+                pop_progress=list(self.pops.known),
+                transaction_progress=list(self.transactions.known),
+            )
+        )
 
     def load(self, data: bytes) -> list[str]:
         """Takes over the content of `consumerOffset.json`; returns the keys that were left out.
@@ -306,6 +337,7 @@ class OffsetTable:
         table = read_body(ConsumerOffsetTable, data)
         left_out = self.merge(table)
         self.transactions.adopt(_known_progress(table))
+        self.pops.adopt(self._known_pops(table))
         self.change_count = change_count  # What was read from the file is in the file.
         return left_out
 
@@ -319,6 +351,32 @@ class OffsetTable:
             # Where there are no transactions, the table stays without them.
             if offset != (self.find(TRANSACTION_GROUP, topic, HALF_QUEUE_ID) or 0):
                 self._put(TRANSACTION_GROUP, topic, HALF_QUEUE_ID, offset)
+
+    @property
+    def _revive_key(self) -> str:
+        return f"{self._revive_topic}{_SEPARATOR}{REVIVE_GROUP}"
+
+    def pop_progress_of(self, table: ConsumerOffsetTable) -> PopProgress:
+        """That of the journal of pops, without the log for which it is true."""
+        return PopProgress(offset_table=table.offset_table.get(self._revive_key, {}))
+
+    def _take_pops(self) -> None:
+        self.change_count += 1
+        for queue_id, offset in self.pops.value.offset_table.items():
+            self._put(REVIVE_GROUP, self._revive_topic, queue_id, offset)
+
+    def _known_pops(self, table: ConsumerOffsetTable) -> list[PopProgress]:
+        """What another broker has changed since it was written here is its own."""
+        found = self.pop_progress_of(table)
+        known = table.pop_progress
+        if known and replace(known[-1], true_at=None) == found:
+            return known
+        return [found] if found.offset_table else []
+
+    def _without_progress(self, table: ConsumerOffsetTable) -> ConsumerOffsetTable:
+        progress = (_HALF_KEY, _OP_KEY, self._revive_key)
+        offsets = {key: queues for key, queues in table.offset_table.items() if key not in progress}
+        return replace(table, offset_table=offsets)
 
     def _put(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         queues = self._by_group.setdefault(group, {}).setdefault(topic, {})
@@ -359,10 +417,3 @@ def _known_progress(table: ConsumerOffsetTable) -> list[TransactionProgress]:
     if known and replace(known[-1], true_at=None) == found:
         return known
     return [] if found == TransactionProgress() else [found]
-
-
-def _without_transactions(table: ConsumerOffsetTable) -> ConsumerOffsetTable:
-    offsets = {
-        key: queues for key, queues in table.offset_table.items() if key not in (_HALF_KEY, _OP_KEY)
-    }
-    return replace(table, offset_table=offsets)

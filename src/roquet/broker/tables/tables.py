@@ -4,6 +4,7 @@ import msgspec
 
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
+from roquet.broker.tables.request_modes import RequestModes
 from roquet.broker.tables.saving import Saver
 from roquet.broker.tables.topics import TopicTable
 from roquet.protocol.bodies.body import DataVersion
@@ -19,6 +20,7 @@ class Savers(msgspec.Struct, frozen=True):
     levels: Saver
     timers: Saver
     past_members: Saver
+    request_modes: Saver
     settings: Saver
 
     @property
@@ -32,6 +34,7 @@ class Tables(msgspec.Struct):
     topics: TopicTable
     groups: GroupTable
     offsets: OffsetTable
+    request_modes: RequestModes
     changed_settings: ChangedSettings
     savers: Savers
     # Tools that keep a copy of the configuration compare it.

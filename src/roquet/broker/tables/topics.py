@@ -184,7 +184,7 @@ class TopicTable:
 
         Where the log brings every change of the master's table, there is nothing to guess.
         """
-        if is_of_epoch(self.version, has_epochs=self._has_epochs) or topic in names.CLOSED_TOPICS:
+        if is_of_epoch(self.version, has_epochs=self._has_epochs) or names.is_closed_topic(topic):
             return False
         return self._show_queue(topic, queue_id)
 

@@ -21,12 +21,21 @@ class TransactionProgress(Body, kw_only=True):
     true_at: Int64 | None = None
 
 
+class PopProgress(Body, kw_only=True):
+    """Ours: the last record of each queue of the journal of popped messages that is dealt with."""
+
+    offset_table: dict[Int32, Int64] = always({})
+    true_at: Int64 | None = None
+
+
 class ConsumerOffsetTable(Body, kw_only=True):
     """Reply to 43, and the state file of the same content. Keys are "topic@group"."""
 
     data_version: DataVersion | None = None
     group_topic_map: dict[str, list[str]] = field(default_factory=dict)
     offset_table: dict[str, dict[Int32, Int64]] = always({})
+    # Ours, in the state file alone: the last one is what the table has for the journal of pops.
+    pop_progress: list[PopProgress] = field(default_factory=list)
     pull_offset_table: dict[str, dict[Int32, Int64]] = field(default_factory=dict)
     # Ours, in the state file alone: the last one is what the table has for the transaction check.
     transaction_progress: list[TransactionProgress] = field(default_factory=list)
@@ -50,10 +59,11 @@ class TimerProgress(Body, kw_only=True):
 
 
 class AllProgress(Body, kw_only=True):
-    """Reply to 45 between brokers of ours: what a DelayOffsetTable has, and the other two."""
+    """Reply to 45 between brokers of ours: what a DelayOffsetTable has, and the others."""
 
     data_version: DataVersion | None = None
     offset_table: dict[Int32, Int64] = always({})
+    pops: PopProgress | None = None
     timers: TimerProgress | None = None
     transactions: TransactionProgress | None = None
     true_at: Int64 | None = None

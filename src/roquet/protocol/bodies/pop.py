@@ -1,4 +1,6 @@
-"""POP consumption of 5.x: queues that the broker assigns (400-402), batched acks (200151)."""
+"""POP consumption of 5.x: queues that the broker assigns (400-402), batched acks (200151), and the
+bodies of what a broker notes in its revive topic: check points and acks.
+"""
 
 from enum import StrEnum
 
@@ -71,3 +73,38 @@ class BatchAckRequest(Body, kw_only=True):
 
     acks: list[BatchAck] = always([])
     broker_name: str | None = None
+
+
+class CheckPointBody(Body, kw_only=True):
+    """Messages of one queue that were popped together: a record with the tag ck."""
+
+    # Bit n is set if the message of the n-th difference is acknowledged. An int32 of Java's.
+    acked_bits: Int32 = always(0, name="bm")
+    broker_name: str | None = msgspec.field(name="bn", default=None)
+    consumer_group: str = msgspec.field(name="c")
+    # What is added to `start_offset`; without any, the messages follow one another.
+    differences: list[Int32] | None = msgspec.field(name="d", default=None)
+    invisible_time: Int64 = msgspec.field(name="it")
+    count: Int32 = msgspec.field(name="n")
+    pop_time: Int64 = msgspec.field(name="pt")
+    queue_id: Int32 = msgspec.field(name="q")
+    revive_time: Int64 = always(0, name="reviveTime")  # both times together; readers add them
+    revive_offset: Int64 = always(0, name="ro")
+    put_again_times: str | None = msgspec.field(name="rp", default=None)
+    start_offset: Int64 = msgspec.field(name="so")
+    is_suspended: bool = always(default=False, name="sp")
+    topic: str = msgspec.field(name="t")
+
+
+class AckBody(Body, kw_only=True):
+    """Messages of one check point that are acknowledged: a record with the tag ack or bAck."""
+
+    ack_offset: Int64 = always(-1, name="ao")
+    # Of several, with the tag bAck.
+    ack_offsets: list[Int64] | None = msgspec.field(name="aol", default=None)
+    broker_name: str | None = msgspec.field(name="bn", default=None)
+    consumer_group: str = msgspec.field(name="c")
+    pop_time: Int64 = msgspec.field(name="pt")
+    queue_id: Int32 = msgspec.field(name="q")
+    start_offset: Int64 = msgspec.field(name="so")
+    topic: str = msgspec.field(name="t")

@@ -15,6 +15,7 @@ from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.bodies.offsets import (
     AllProgress,
     DelayOffsetTable,
+    PopProgress,
     TimerProgress,
     TransactionProgress,
 )
@@ -65,6 +66,7 @@ async def test_a_slave_of_ours_learns_for_which_log_all_of_it_is_true(
     progress.levels.propose(DelayOffsetTable(offset_table={1: 6}), 100)
     progress.timers.propose(TimerProgress(next_offset=7), 200)
     progress.transactions.propose(TransactionProgress(half_offset=8), 300)
+    progress.pops.propose(PopProgress(offset_table={0: 9}), 250)
     progress.confirm(300)
     reply = await asked("")
     printed = read_header(AllProgressReplyHeader, reply.fields)
@@ -73,6 +75,7 @@ async def test_a_slave_of_ours_learns_for_which_log_all_of_it_is_true(
         offset_table={1: 6},
         timers=TimerProgress(next_offset=7, true_at=200),
         transactions=TransactionProgress(half_offset=8, true_at=300),
+        pops=PopProgress(offset_table={0: 9}, true_at=250),
         true_at=100,
     )
     assert (await asked(progress.version)).body == b""

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from roquet.broker.broker import Broker
-from roquet.broker.handlers import ROUTES, sending
+from roquet.broker.handlers import ROUTES, popping, sending
 from roquet.broker.tables.clients import Client
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.topics import TopicTable
@@ -40,14 +40,16 @@ from tests.support.golden_frames import GoldenFrame, golden_frames
 
 Exchange = tuple[GoldenFrame, GoldenFrame]
 
-# Sends and pulls are compared elsewhere. Places in the log of the recorded broker, its settings and
-# counters, and what only a real consumer can answer are looked at in the tests of the handlers.
+# Sends, pulls and pops are compared elsewhere. Places in the log of the recorded broker, its
+# settings and counters, and what only a real consumer can answer are looked at in the tests of the
+# handlers.
 INCOMPARABLE = {
-    *(route.code for route in sending.ROUTES),
+    *(route.code for module in (sending, popping) for route in module.ROUTES),
     Code.PULL_MESSAGE,
     Code.LITE_PULL_MESSAGE,
     Code.CONSUMER_SEND_MSG_BACK,
     Code.GET_ALL_DELAY_OFFSET,
+    Code.GET_ALL_MESSAGE_REQUEST_MODE,
     Code.VIEW_MESSAGE_BY_ID,
     Code.QUERY_CONSUME_QUEUE,
     Code.GET_BROKER_CONFIG,

@@ -22,6 +22,7 @@ from roquet.protocol.bodies.clients import (
     SubscriptionData,
 )
 from roquet.protocol.bodies.groups import QueueLockRequest
+from roquet.protocol.bodies.pop import AssignmentQuery, BatchAck, BatchAckRequest
 from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import RequestCode as Code, ResponseCode
 from roquet.protocol.fields import Header
@@ -61,6 +62,14 @@ TABLE = {
     Code.END_TRANSACTION: WRITERS,
     Code.PULL_MESSAGE: READERS,
     Code.LITE_PULL_MESSAGE: READERS,
+    Code.POP_MESSAGE: READERS,
+    Code.PEEK_MESSAGE: READERS,
+    Code.NOTIFICATION: READERS,
+    Code.POLLING_INFO: READERS,
+    Code.ACK_MESSAGE: READERS,
+    Code.BATCH_ACK_MESSAGE: READERS,
+    Code.CHANGE_MESSAGE_INVISIBLETIME: READERS,
+    Code.QUERY_ASSIGNMENT: READERS,
     Code.QUERY_MESSAGE: READERS,
     Code.VIEW_MESSAGE_BY_ID: READERS,
     Code.QUERY_CONSUME_QUEUE: READERS,
@@ -96,6 +105,8 @@ TABLE = {
     Code.GET_ALL_CONSUMER_OFFSET: COPIES,
     Code.GET_ALL_DELAY_OFFSET: COPIES,
     Code.GET_WAITING_MESSAGES: COPIES,
+    Code.GET_ALL_MESSAGE_REQUEST_MODE: COPIES,
+    Code.SET_MESSAGE_REQUEST_MODE: OPERATORS,
     Code.UPDATE_AND_CREATE_TOPIC: OPERATORS,
     Code.UPDATE_AND_CREATE_TOPIC_LIST: OPERATORS,
     Code.DELETE_TOPIC_IN_BROKER: OPERATORS,
@@ -137,11 +148,27 @@ LOCK = QueueLockRequest(
     mq_set=[MessageQueue(broker_name="broker-a", queue_id=0, topic=TOPIC)],
 )
 CHECK = SubscriptionCheck(group=GROUP, subscription_data=SubscriptionData(topic=TOPIC))
+ACKS = BatchAckRequest(
+    acks=[
+        BatchAck(
+            acked=b"\x01",
+            consumer_group=GROUP,
+            invisible_time=1,
+            pop_time=1,
+            queue_id=0,
+            revive_queue_id=0,
+            start_offset=0,
+            topic=TOPIC,
+        )
+    ]
+)
 BODIES: dict[int, object] = {
     Code.HEART_BEAT: BEAT,
     Code.LOCK_BATCH_MQ: LOCK,
     Code.UNLOCK_BATCH_MQ: LOCK,
     Code.CHECK_CLIENT_CONFIG: CHECK,
+    Code.BATCH_ACK_MESSAGE: ACKS,
+    Code.QUERY_ASSIGNMENT: AssignmentQuery(client_id="c", consumer_group=GROUP, topic=TOPIC),
 }
 FIELDS: dict[str, object] = {
     "topic": TOPIC,

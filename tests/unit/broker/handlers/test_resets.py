@@ -161,7 +161,7 @@ async def test_a_move_ends_the_waiting_of_a_pull(moved: BrokerBed, client: BedCl
     looks: list[int] = []
 
     class Waiting:
-        queue = QueueName("TopicA", 0)
+        queues = (QueueName("TopicA", 0),)
         last_tick = 0
 
         def look(self) -> bool:

@@ -18,7 +18,7 @@ class Puller:
         self.message_count = 0
         self.look_count = 0
         self.answers: list[int | None] = []
-        self.queue = queue
+        self.queues = (queue,)
         self.last_tick = 0
 
     def give_up(self) -> None:

@@ -9,7 +9,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.delays.delivering import save_progress
 from roquet.broker.replication import table_sync
 from roquet.broker.replication.table_sync import SlaveTables, TableSync
-from roquet.broker.tables.durable_state import DurableState, ProgressTables
+from roquet.broker.tables.durable_state import new_progress
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable, transaction_progress_of
 from roquet.broker.tables.saving import Saver
@@ -294,9 +294,7 @@ class ApacheMaster:
 async def test_progress_of_a_master_of_apache_waits_for_the_log_that_it_had_afterwards() -> None:
     master, clock = ApacheMaster(), SystemClock()
     offsets = OffsetTable(is_slave=True)
-    progress = ProgressTables(
-        DurableState(DelayOffsetTable()), DurableState(TimerProgress()), offsets.transactions
-    )
+    progress = new_progress(offsets.transactions, offsets.pops)
     own = SlaveTables(TopicTable(clock, ()), GroupTable(clock), offsets, progress)
     server = Server(Router(None, master.routes()), clock)
     port = await server.start("127.0.0.1", 0)

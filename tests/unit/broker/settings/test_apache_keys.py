@@ -49,6 +49,32 @@ def test_without_settings_everything_is_as_in_apache() -> None:
     assert read_config({}, ROOT) == (DEFAULT, [])
 
 
+# Of 5.x.
+POP_KEYS = {
+    "defaultMessageRequestMode",
+    "defaultPopShareQueueNum",
+    "enablePopMessageThreshold",
+    "enableRetryTopicV2",
+    "initPopOffsetByCheckMsgInMem",
+    "maxPopPollingSize",
+    "popFromRetryProbability",
+    "popInflightMessageThreshold",
+    "popPollingSize",
+    "popResponseReturnActualRetryTopic",
+    "popReviveSkipIfGroupAbsent",
+    "retrieveMessageFromPopRetryTopicV1",
+    "serverLoadBalancerEnable",
+}
+
+
+def test_pops_are_set_up_as_at_a_real_broker() -> None:
+    ours = config_texts(DEFAULT)
+    recorded = recorded_settings("55")
+    assert recorded
+    for theirs in recorded:
+        assert {key: ours[key] for key in POP_KEYS} == {key: theirs[key] for key in POP_KEYS}
+
+
 def test_the_defaults_are_those_of_a_real_broker() -> None:
     # What was set for the recording, and what differs from machine to machine.
     set_for_it = {
@@ -71,7 +97,7 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
         shared = (ours.keys() & theirs.keys()) - set_for_it
         assert {key: ours[key] for key in shared} == {key: theirs[key] for key in shared}
         # These are from 5.x, options of the Java machine, or ours.
-        assert ours.keys() - theirs.keys() == {
+        assert ours.keys() - theirs.keys() - POP_KEYS == {
             "aclAdminRequiresTls",
             "bindAddress",
             "checkCRCOnRead",

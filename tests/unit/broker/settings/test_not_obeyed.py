@@ -29,6 +29,7 @@ TEXTS = {
     "litePullMessageEnable": ("false", "true"),
     "messageStorePlugIn": ("org.apache.rocketmq.tieredstore.TieredMessageStore", " "),
     "minInSyncReplicas": ("2", "1"),
+    "popConsumerKVServiceEnable": ("true", "false"),
     "readOnlyCommitLogStorePaths": ("/old/log", ""),
     "rejectPullConsumerEnable": ("true", "false"),
     "storeType": ("defaultRocksDB", "default"),

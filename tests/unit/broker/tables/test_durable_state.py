@@ -15,6 +15,7 @@ from roquet.protocol.bodies.body import read_body, write_body
 from roquet.protocol.bodies.offsets import (
     AllProgress,
     DelayOffsetTable,
+    PopProgress,
     TimerProgress,
     TransactionProgress,
 )
@@ -207,14 +208,16 @@ def tables() -> ProgressTables:
         DurableState(DelayOffsetTable()),
         DurableState(TimerProgress()),
         DurableState(TransactionProgress()),
+        DurableState(PopProgress()),
     )
 
 
-def at(progress: ProgressTables) -> tuple[int, int, int]:
+def at(progress: ProgressTables) -> tuple[int, int, int, int]:
     return (
         progress.levels.value.offset_table.get(1, 0),
         progress.timers.value.next_offset,
         progress.transactions.value.half_offset,
+        progress.pops.value.offset_table.get(0, 0),
     )
 
 
@@ -223,6 +226,7 @@ def progress_of(offset: int, true_at: int | None = None) -> AllProgress:
         offset_table={1: offset},
         timers=TimerProgress(next_offset=offset, true_at=true_at),
         transactions=TransactionProgress(half_offset=offset, true_at=true_at),
+        pops=PopProgress(offset_table={0: offset}, true_at=true_at),
         true_at=true_at,
     )
 
@@ -240,9 +244,9 @@ def test_a_slave_uses_what_its_master_says_when_its_log_has_it(master: ProgressT
     printed = read_body(AllProgress, write_body(master.snapshot()))
     assert slave.follow(printed, 0)
     slave.confirm(99)
-    assert at(slave) == (0, 0, 0)
+    assert at(slave) == (0, 0, 0, 0)
     slave.confirm(100)
-    assert at(slave) == (7, 7, 7)
+    assert at(slave) == (7, 7, 7, 7)
     assert slave.snapshot() == master.snapshot()
 
 
@@ -250,9 +254,9 @@ def test_progress_of_no_known_log_waits_for_the_requested_end() -> None:
     slave = tables()
     slave.follow(progress_of(7), 300)
     slave.confirm(299)
-    assert at(slave) == (0, 0, 0)
+    assert at(slave) == (0, 0, 0, 0)
     slave.confirm(300)
-    assert at(slave) == (7, 7, 7)
+    assert at(slave) == (7, 7, 7, 7)
     assert slave.levels.value.true_at == 300
 
 
@@ -260,13 +264,13 @@ def test_what_a_master_has_never_done_is_true_for_every_log() -> None:
     slave = tables()
     assert slave.follow(tables().snapshot(), 0)
     slave.confirm(0)
-    assert at(slave) == (0, 0, 0)
+    assert at(slave) == (0, 0, 0, 0)
 
 
 def test_what_a_master_does_not_speak_of_stays(master: ProgressTables) -> None:
     assert master.follow(AllProgress(offset_table={1: 9}), 100)
     master.confirm(100)
-    assert at(master) == (9, 7, 7)
+    assert at(master) == (9, 7, 7, 7)
 
 
 def test_what_cannot_be_taken_yet_is_reported(master: ProgressTables) -> None:
@@ -281,14 +285,14 @@ def test_a_log_settles_all_of_them(master: ProgressTables, log_end: int, expecte
     master.follow(progress_of(8, true_at=200), 0)
     master.truncate(log_end)
     master.confirm(1000)
-    assert at(master) == (expected,) * 3
+    assert at(master) == (expected,) * 4
 
 
 def test_what_waits_is_forgotten_with_the_link(master: ProgressTables) -> None:
     master.follow(progress_of(8, true_at=200), 0)
     master.withdraw()
     master.confirm(1000)
-    assert at(master) == (7, 7, 7)
+    assert at(master) == (7, 7, 7, 7)
 
 
 def test_every_change_makes_another_version(master: ProgressTables) -> None:

@@ -1,0 +1,237 @@
+"""Pops of 5.x (200050), and what becomes of popped messages: acks (200051, 200151), and changes of
+the time until they come again (200053). And what pops would find: 200052, 200054, 200055.
+
+An ack is answered with success whether or not its receipt still counts: a message that came again
+meanwhile has another receipt, and Apache's clients expect nothing else.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from roquet.access.needs import reading
+from roquet.broker.broker import Broker
+from roquet.broker.errors import UnknownTopic
+from roquet.broker.handlers.answers import check_is_master
+from roquet.broker.handlers.needs import ACKING, BATCH_ACKING, CHANGING
+from roquet.broker.membership import group_settings
+from roquet.broker.messages.acks import OnTimeout
+from roquet.broker.messages.subscriptions import filter_of_pop
+from roquet.broker.pop.in_flight import PopKey, QueueOfGroup
+from roquet.broker.pop.journal import JOURNAL_QUEUE_ID, POP_COUNT_MAX
+from roquet.broker.pop.poll_counts import PollKey
+from roquet.broker.pop.polling import answer_notification, answer_pop
+from roquet.broker.pop.popping import ANY_QUEUE, peek
+from roquet.broker.pop.receipts import Receipt
+from roquet.net.errors import Refused
+from roquet.net.router import Answer, Reply, Request, on
+from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.pop import BatchAck, BatchAckRequest
+from roquet.protocol.codes import Permission, RequestCode, ResponseCode
+from roquet.protocol.fields import NoFields
+from roquet.protocol.headers.pop import (
+    AckMessageHeader,
+    ChangeInvisibleTimeHeader,
+    ChangeInvisibleTimeReplyHeader,
+    NotificationHeader,
+    PeekMessageHeader,
+    PollingInfoHeader,
+    PollingInfoReplyHeader,
+    PopMessageHeader,
+)
+from roquet.protocol.names import is_name, pop_retry_topic
+
+# A pop that reaches the broker this long after its time would be answered in vain.
+LATE_MS_MAX: Final = 500
+# Of messages that one batch may acknowledge for one check point.
+ACK_SIZE_MAX: Final = POP_COUNT_MAX // 8
+
+_READ: Final = int(Permission.READ)
+
+
+def pop_message(broker: Broker, request: Request[PopMessageHeader]) -> Answer:
+    pop = request.header
+    check_is_master(broker.config)
+    now_ms = broker.clock.now_ms()
+    if pop.born_time and now_ms - pop.born_time - pop.poll_time > LATE_MS_MAX:
+        raise Refused(
+            ResponseCode.POLLING_TIMEOUT,
+            f"the request came {now_ms - pop.born_time} ms after it was made, and its poll time is"
+            f" {pop.poll_time} ms: is the network slow, or a clock wrong?",
+        )
+    _check_unordered(order=pop.order)
+    _check_counts(pop.max_msg_nums)
+    if pop.invisible_time < 0:
+        raise Refused(
+            ResponseCode.INVALID_PARAMETER,
+            f"messages cannot be invisible for {pop.invisible_time} ms",
+        )
+    _check_readable(broker, pop.topic, pop.queue_id, pop.consumer_group)
+    retries = pop_retry_topic(pop.consumer_group, pop.topic)
+    if not is_name(retries):
+        raise Refused(
+            ResponseCode.INVALID_PARAMETER,
+            f"{retries!r}, the topic of retries, is too long a name: use a shorter group or topic",
+        )
+    broker.messages.acks.check_room(request)
+    wanted = filter_of_pop(pop.exp, pop.exp_type, broker.config)
+    return answer_pop(broker, request, wanted)
+
+
+def peek_message(broker: Broker, request: Request[PeekMessageHeader]) -> Reply:
+    header = request.header
+    _check_counts(header.max_msg_nums)
+    _check_readable(broker, header.topic, header.queue_id, header.consumer_group)
+    key = PollKey(header.topic, header.consumer_group, header.queue_id)
+    return peek(broker, key, header.max_msg_nums)
+
+
+def notification(broker: Broker, request: Request[NotificationHeader]) -> Answer:
+    header = request.header
+    check_is_master(broker.config)
+    _check_unordered(order=header.order)
+    _check_readable(broker, header.topic, header.queue_id, header.consumer_group)
+    return answer_notification(broker, request)
+
+
+def polling_info(broker: Broker, request: Request[PollingInfoHeader]) -> Reply:
+    header = request.header
+    _check_readable(broker, header.topic, header.queue_id, header.consumer_group)
+    key = PollKey(header.topic, header.consumer_group, header.queue_id)
+    count = broker.waiting.pop_polls.counts.get(key, 0)
+    return Reply(header=PollingInfoReplyHeader(polling_num=count))
+
+
+def _check_unordered(*, order: bool | None) -> None:
+    if order:
+        raise Refused(
+            ResponseCode.INVALID_PARAMETER,
+            "ordered pops are not supported: pull in order, with a push consumer",
+        )
+
+
+def _check_counts(count: int) -> None:
+    if not 1 <= count <= POP_COUNT_MAX:
+        raise Refused(
+            ResponseCode.INVALID_PARAMETER,
+            f"a pop takes 1 to {POP_COUNT_MAX} messages and not {count}",
+        )
+
+
+def _check_readable(broker: Broker, name: str, queue_id: int, group: str) -> None:
+    if not broker.config.permission & _READ:
+        raise Refused(ResponseCode.NO_PERMISSION, "the broker is not readable")
+    topic = broker.tables.topics.find(name)
+    if topic is None:
+        raise UnknownTopic(name)
+    if not topic.perm & _READ:
+        raise Refused(ResponseCode.NO_PERMISSION, f"topic {name!r} is not readable")
+    if not ANY_QUEUE <= queue_id < topic.read_queue_nums:
+        raise Refused(
+            ResponseCode.INVALID_PARAMETER,
+            f"topic {name!r} has {topic.read_queue_nums} queues and no queue {queue_id}",
+        )
+    if not group_settings(broker, group).consume_enable:
+        raise Refused(ResponseCode.NO_PERMISSION, f"group {group!r} may not consume")
+
+
+def ack_message(broker: Broker, request: Request[AckMessageHeader]) -> Answer:
+    header = request.header
+    check_is_master(broker.config)
+    _check_offset(broker, header)
+    receipt = Receipt.read(header.extra_info)
+    broker.messages.acks.check_room(request)
+    end = broker.waiting.pops.note_acks(_key(header, receipt), (header.offset,))
+    return broker.messages.acks.reply_when_safe(request, end, Reply(), OnTimeout.REFUSE)
+
+
+def batch_ack_message(broker: Broker, request: Request[NoFields]) -> Answer:
+    check_is_master(broker.config)
+    broker.messages.acks.check_room(request)
+    end = 0
+    for ack in read_body(BatchAckRequest, request.body).acks:
+        offsets = _acked_offsets(broker, ack)
+        if offsets:
+            queue = QueueOfGroup(ack.consumer_group, ack.topic, ack.queue_id)
+            key = PopKey(queue, ack.start_offset, ack.pop_time)
+            end = broker.waiting.pops.note_acks(key, offsets)
+    if not end:
+        raise Refused(ResponseCode.NO_MESSAGE, "no message of these queues is acknowledged")
+    return broker.messages.acks.reply_when_safe(request, end, Reply(), OnTimeout.REFUSE)
+
+
+def _acked_offsets(broker: Broker, ack: BatchAck) -> Sequence[int]:
+    """Those that the queue has."""
+    low = broker.store.min_offset(ack.topic, ack.queue_id)
+    high = broker.store.max_offset(ack.topic, ack.queue_id)
+    return [offset for offset in _set_bits(ack) if low <= offset < high]
+
+
+def _set_bits(ack: BatchAck) -> Iterator[int]:
+    bits = int.from_bytes(ack.acked[:ACK_SIZE_MAX], "little")
+    for index in range(bits.bit_length()):
+        if bits >> index & 1:
+            yield ack.start_offset + index
+
+
+def change_invisible_time(broker: Broker, request: Request[ChangeInvisibleTimeHeader]) -> Answer:
+    header = request.header
+    check_is_master(broker.config)
+    _check_offset(broker, header)
+    if header.invisible_time < 0:
+        raise Refused(
+            ResponseCode.INVALID_PARAMETER,
+            f"a message cannot be invisible for {header.invisible_time} ms",
+        )
+    receipt = Receipt.read(header.extra_info)
+    broker.messages.acks.check_room(request)
+    old = _key(header, receipt)
+    journal = broker.waiting.pops
+    new = journal.in_flight.free_key(PopKey(old.queue, header.offset, broker.clock.now_ms()))
+    end = journal.note_change(old, new, header.invisible_time, is_suspended=header.suspend)
+    reply = ChangeInvisibleTimeReplyHeader(
+        pop_time=new.pop_time_ms, invisible_time=header.invisible_time, revive_qid=JOURNAL_QUEUE_ID
+    )
+    return broker.messages.acks.reply_when_safe(request, end, Reply(header=reply), OnTimeout.REFUSE)
+
+
+def _key(header: AckMessageHeader | ChangeInvisibleTimeHeader, receipt: Receipt) -> PopKey:
+    queue = QueueOfGroup(header.consumer_group, header.topic, header.queue_id)
+    return PopKey(queue, receipt.start_offset, receipt.pop_time_ms)
+
+
+def _check_offset(broker: Broker, header: AckMessageHeader | ChangeInvisibleTimeHeader) -> None:
+    topic = broker.tables.topics.find(header.topic)
+    if topic is None:
+        raise UnknownTopic(header.topic)
+    if not 0 <= header.queue_id < topic.queue_count:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"topic {header.topic!r} has {topic.queue_count} queues and no queue {header.queue_id}",
+        )
+    low = broker.store.min_offset(header.topic, header.queue_id)
+    high = broker.store.max_offset(header.topic, header.queue_id)
+    if not low <= header.offset < high:
+        # In the words of Apache.
+        raise Refused(
+            ResponseCode.NO_MESSAGE,
+            f"offset is illegal, key:{header.topic}@{header.queue_id}, commit:{header.offset}, "
+            f"store:{low}~{high}",
+        )
+
+
+_READING: Final = reading("topic", "consumer_group")
+
+ROUTES = (
+    on(RequestCode.POP_MESSAGE, PopMessageHeader, pop_message, needs=_READING),
+    on(RequestCode.PEEK_MESSAGE, PeekMessageHeader, peek_message, needs=_READING),
+    on(RequestCode.NOTIFICATION, NotificationHeader, notification, needs=_READING),
+    on(RequestCode.POLLING_INFO, PollingInfoHeader, polling_info, needs=_READING),
+    on(RequestCode.ACK_MESSAGE, AckMessageHeader, ack_message, needs=ACKING),
+    on(RequestCode.BATCH_ACK_MESSAGE, NoFields, batch_ack_message, needs=BATCH_ACKING),
+    on(
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+        ChangeInvisibleTimeHeader,
+        change_invisible_time,
+        needs=CHANGING,
+    ),
+)

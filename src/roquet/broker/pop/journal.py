@@ -1,0 +1,384 @@
+"""What was popped, acknowledged and postponed, as records in the log.
+
+Topic rmq_sys_REVIVE_LOG_<cluster>, in the form of Apache 5.5.0. Each record is a message with tags:
+
+    ck     {"bm":0,"bn":"broker-a","c":"group","d":[0,1],"it":60000,"n":2,"pt":1794934487260,"q":3,
+           "reviveTime":1794934547260,"ro":0,"so":17,"sp":false,"t":"orders"}
+           from queue 3 two messages, at 17 + 0 and 17 + 1, are out until pt + it
+    ack    {"ao":17,"bn":"broker-a","c":"group","pt":1794934487260,"q":3,"so":17,"t":"orders"}
+    bAck   the same with "aol":[17,18]
+
+Apache lets all of them wait among its timers, and matches them when they are due. Ours lie in the
+topic at once, in queue 0, and are matched in memory as they are written. So they are as safe as
+messages are: on disk and at replicas before the client gets its reply.
+
+    closed   a message that was redelivered is acknowledged by the broker itself
+    changed  a longer or shorter time is a new check point of one message; then the old one is acked
+    moved    {..."d":[],"n":0,"so":17...}: the group was sent to offset 17; nothing is out
+
+A ck of a pop, or of a move, has the property POP_NEXT: where the group goes on in the queue, or -1
+where group or topic were deleted. The table of offsets is saved every few seconds; after a crash
+these properties have what it lacks.
+
+Progress is where Apache keeps it, as the offset of CID_RMQ_SYS_REVIVE_GROUP: the last record of
+which everything up to it is closed. It has for which log it is true (`tables/durable_state`). An
+open check point that many records follow is written again, so that a start does not read them all.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final, final
+
+import msgspec
+
+from roquet.broker.messages.appending import refusal
+from roquet.broker.pop.in_flight import CheckPoint, InFlight, Place, PopKey, QueueOfGroup
+from roquet.broker.tables.offsets import OffsetTable
+from roquet.clock import Clock
+from roquet.protocol.bodies.body import Body, read_body, write_body
+from roquet.protocol.bodies.offsets import PopProgress
+from roquet.protocol.bodies.pop import AckBody, CheckPointBody
+from roquet.protocol.errors import BadBody, BadMessage, TooLarge
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.message import Property, StoredMessage
+from roquet.protocol.messages.record import read_record
+from roquet.protocol.names import revive_topic
+from roquet.store.errors import StoreUnavailable
+from roquet.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+CHECK_POINT_TAG: Final = "ck"
+ACK_TAG: Final = "ack"
+BATCH_ACK_TAG: Final = "bAck"
+# Where we write. Apache uses eight, and what it left in the others is read.
+JOURNAL_QUEUE_ID: Final = 0
+# An open check point is written again when this many records follow it: that many are read at a
+# start, in less than a second.
+RECORD_COUNT_MAX: Final = 50_000
+# The bits of an int32.
+POP_COUNT_MAX: Final = 32
+
+# Apache's acks wait among timers, until the time of the message: the last of them come after it.
+_APACHE_GRACE_MS: Final = 3_000
+_REWRITE_COUNT_MAX: Final = 64
+_NEXT: Final = "POP_NEXT"
+_NOWHERE: Final = -1
+_SIGN_BIT: Final = 1 << 31
+
+
+class JournalForm(msgspec.Struct, frozen=True):
+    """What all records have in common."""
+
+    cluster_name: str
+    broker_name: str
+    store_host: bytes
+    has_checksum: bool
+
+
+@final
+class PopJournal:
+    """Belongs to the event loop. `load` comes before everything else."""
+
+    def __init__(
+        self, store: MessageStore, offsets: OffsetTable, clock: Clock, form: JournalForm
+    ) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._clock = clock
+        self._form = form
+        self.topic: Final = revive_topic(form.cluster_name)
+        self._topic_bytes = self.topic.encode()
+        self.in_flight = InFlight()
+        # The offset of the next record of each queue that was not read.
+        self._next_offsets: dict[int, int] = {}
+        # Queues whose position the journal may have.
+        self._popped: set[QueueOfGroup] = set()
+        # Redelivery sleeps until this time, or until it is woken.
+        self.awaited_ms: int | None = None
+        self.is_woken = asyncio.Event()
+
+    def load(self) -> None:
+        """Reads what the log has, from the saved progress on, and corrects the table of offsets."""
+        self.in_flight = InFlight()
+        saved = self._offsets.pops.value.offset_table
+        self._next_offsets = {
+            queue_id: max(self._store.min_offset(self.topic, queue_id), saved.get(queue_id, -1) + 1)
+            for queue_id in self._queue_ids()
+        }
+        positions: dict[QueueOfGroup, int] = {}
+        self._read_new(positions)
+        self._popped = set(positions)
+        for queue, next_offset in positions.items():
+            self._correct(queue, next_offset)
+
+    def catch_up(self) -> None:
+        """Reads records that were not written here: what Apache left among its timers."""
+        self._read_new({})
+
+    @property
+    def steady_ms(self) -> int:
+        """The wall clock if it had never been set since the start: deadlines stay as far away as
+        they were."""
+        return self._clock.now_ms() - self._clock.jumped_ms()
+
+    @property
+    def lag(self) -> int:
+        """Records from the oldest open check point to the end of our queue."""
+        oldest = self.in_flight.oldest(JOURNAL_QUEUE_ID)
+        return 0 if oldest is None else self._next_of(JOURNAL_QUEUE_ID) - oldest.place.offset
+
+    def note_pop(
+        self, key: PopKey, offsets: Sequence[int], invisible_ms: int, next_offset: int
+    ) -> int:
+        """These messages are out; the end of the log after the record. Raises Refused."""
+        body = self._check_point_body(key, offsets, invisible_ms)
+        self._popped.add(key.queue)
+        return self._note_check_point(key, body, f"\x02{_NEXT}\x01{next_offset}")
+
+    def note_change(
+        self, old: PopKey, key: PopKey, invisible_ms: int, *, is_suspended: bool
+    ) -> int:
+        """The message at the start of `key`, out under `old`, is out until another time.
+
+        One that is not out stays where it is. Returns the end of the log. Raises Refused; then it
+        may be out under both.
+        """
+        point = self.in_flight.find(old)
+        if point is None or point.index_of(key.start_offset) is None:
+            return self._store.log_end
+        body = self._check_point_body(key, (key.start_offset,), invisible_ms)
+        body.is_suspended = is_suspended
+        self._note_check_point(key, body)
+        return self.note_acks(old, (key.start_offset,))
+
+    def note_acks(self, key: PopKey, offsets: Sequence[int]) -> int:
+        """These messages are out no more; the end of the log. Raises Refused.
+
+        Nothing is written for those that are not out: there is nothing to remember. But that they
+        are not may have been noted just now, and is not safe before the log is.
+        """
+        point = self.in_flight.find(key)
+        if point is None or all(point.index_of(offset) is None for offset in offsets):
+            return self._store.log_end
+        queue, start_offset, pop_time_ms = key
+        body = AckBody(
+            broker_name=self._form.broker_name,
+            consumer_group=queue.group,
+            pop_time=pop_time_ms,
+            queue_id=queue.queue_id,
+            start_offset=start_offset,
+            topic=queue.topic,
+        )
+        if len(offsets) == 1:
+            body.ack_offset = offsets[0]
+            tag, name = ACK_TAG, str(offsets[0])
+        else:
+            body.ack_offsets = list(offsets)
+            tag, name = BATCH_ACK_TAG, ",".join(map(str, offsets))
+        # Of one check point the journal has everything in one queue, and so in its order.
+        _, end = self._append(point.place.queue_id, tag, key, name, body)
+        self.in_flight.ack(point, offsets)
+        return end
+
+    def note_move(self, queue: QueueOfGroup, offset: int) -> None:
+        """The group is about to be sent to this offset, perhaps back. Raises Refused.
+
+        Whoever sends it saves the table before the reply: what the journal had of it must not count
+        any more then.
+        """
+        if queue in self._popped:
+            key = PopKey(queue, offset, self._clock.now_ms())
+            body = self._check_point_body(key, (), 0)
+            self._note_check_point(key, body, f"\x02{_NEXT}\x01{offset}")
+
+    def forget(self, *, group: str | None = None, topic: str | None = None) -> None:
+        """One of them is about to be deleted: nothing of it comes again. Raises Refused."""
+        gone = {queue for queue in self._popped if queue.group == group or queue.topic == topic}
+        for queue in gone:
+            self.note_move(queue, _NOWHERE)
+        self._popped -= gone
+        for point in self.in_flight.points():
+            if point.key.queue in gone:
+                self.note_acks(point.key, point.open_offsets)
+
+    def rewrite_stragglers(self) -> None:
+        """Writes open check points again that many records follow. Raises Refused."""
+        for _ in range(_REWRITE_COUNT_MAX):
+            point = self.in_flight.oldest(JOURNAL_QUEUE_ID)
+            if point is None or self.lag <= RECORD_COUNT_MAX:
+                return
+            body = self._check_point_body(point.key, point.offsets, point.invisible_ms)
+            body.acked_bits = _signed(point.acked_bits)
+            body.is_suspended = point.is_suspended
+            self._note_check_point(point.key, body)
+
+    def commit_progress(self, safe_end: int) -> None:
+        """Lets the table of offsets have what is safe by now; to be called every now and then.
+
+        The log is, up to `safe_end`.
+        """
+        state = self._offsets.pops
+        state.confirm(safe_end)
+        closed = {queue_id: self._closed(queue_id) for queue_id in self._next_offsets}
+        now = PopProgress(offset_table={q: offset for q, offset in closed.items() if offset >= 0})
+        if state.propose(now, self._store.log_end):
+            state.confirm(safe_end)
+
+    def _closed(self, queue_id: int) -> int:
+        """The last record of which everything up to it is closed; -1 without any."""
+        oldest = self.in_flight.oldest(queue_id)
+        return (self._next_of(queue_id) if oldest is None else oldest.place.offset) - 1
+
+    def _next_of(self, queue_id: int) -> int:
+        return self._next_offsets.get(queue_id, 0)
+
+    def _queue_ids(self) -> range:
+        return range(self._store.queue_count(self.topic))
+
+    def _correct(self, queue: QueueOfGroup, next_offset: int) -> None:
+        known = self._offsets.find(*queue)
+        if known is None or known < next_offset:
+            self._offsets.commit(*queue, next_offset)
+
+    def _read_new(self, positions: dict[QueueOfGroup, int]) -> None:
+        for queue_id in self._queue_ids():
+            end = self._store.end_offset(self.topic, queue_id)
+            start = self._next_of(queue_id)
+            if start == end:
+                continue
+            self._next_offsets[queue_id] = end
+            # A queue that is shorter than it was has started again.
+            start = start if start < end else 0
+            for _, record in self._store.records(self.topic, queue_id, start):
+                try:
+                    self._apply(read_record(record), positions)
+                except (BadMessage, BadBody) as error:
+                    log.error("skipped an invalid record of %s: %s", self.topic, error)  # noqa: TRY400
+
+    def _apply(self, message: StoredMessage, positions: dict[QueueOfGroup, int]) -> None:
+        tags = message.tags
+        if tags == CHECK_POINT_TAG:
+            self._apply_check_point(message, positions)
+        elif tags in (ACK_TAG, BATCH_ACK_TAG):
+            body = read_body(AckBody, message.body)
+            queue = QueueOfGroup(body.consumer_group, body.topic, body.queue_id)
+            point = self.in_flight.find(PopKey(queue, body.start_offset, body.pop_time))
+            if point is not None:
+                self.in_flight.ack(point, body.ack_offsets or (body.ack_offset,))
+
+    def _apply_check_point(
+        self, message: StoredMessage, positions: dict[QueueOfGroup, int]
+    ) -> None:
+        body = read_body(CheckPointBody, message.body)
+        queue = QueueOfGroup(body.consumer_group, body.topic, body.queue_id)
+        due_ms = body.pop_time + body.invisible_time
+        if Property.TIMER_OUT_MS in message.properties:
+            due_ms = max(due_ms, message.store_timestamp) + _APACHE_GRACE_MS
+        self.in_flight.add(
+            CheckPoint(
+                PopKey(queue, body.start_offset, body.pop_time),
+                _offsets_of(body),
+                body.invisible_time,
+                due_ms=due_ms - self._clock.jumped_ms(),
+                place=Place(message.queue_id, message.queue_offset),
+                is_suspended=body.is_suspended,
+                acked_bits=body.acked_bits,
+            )
+        )
+        next_offset = message.properties.get(_NEXT)
+        if next_offset is None:
+            return
+        if next_offset.isdigit():
+            positions[queue] = int(next_offset)
+        else:
+            positions.pop(queue, None)
+
+    def _check_point_body(
+        self, key: PopKey, offsets: Sequence[int], invisible_ms: int
+    ) -> CheckPointBody:
+        queue, start_offset, pop_time_ms = key
+        return CheckPointBody(
+            broker_name=self._form.broker_name,
+            consumer_group=queue.group,
+            differences=[offset - start_offset for offset in offsets],
+            invisible_time=invisible_ms,
+            count=len(offsets),
+            pop_time=pop_time_ms,
+            queue_id=queue.queue_id,
+            revive_time=pop_time_ms + invisible_ms,
+            start_offset=start_offset,
+            topic=queue.topic,
+        )
+
+    def _note_check_point(self, key: PopKey, body: CheckPointBody, properties: str = "") -> int:
+        offset, end = self._append(
+            JOURNAL_QUEUE_ID, CHECK_POINT_TAG, key, str(key.start_offset), body, properties
+        )
+        self.in_flight.add(
+            CheckPoint(
+                key,
+                _offsets_of(body),
+                body.invisible_time,
+                due_ms=body.revive_time - self._clock.jumped_ms(),
+                place=Place(JOURNAL_QUEUE_ID, offset),
+                is_suspended=body.is_suspended,
+                acked_bits=body.acked_bits,
+            )
+        )
+        next_ms = self.in_flight.next_due_ms
+        if next_ms is not None and (self.awaited_ms is None or next_ms < self.awaited_ms):
+            self.is_woken.set()
+        return end
+
+    # Seven parameters: what is noted comes here once per message.
+    def _append(
+        self, queue_id: int, tag: str, key: PopKey, name: str, body: Body, properties: str = ""
+    ) -> tuple[int, int]:
+        """The offset of the record, and its end in the log. Raises Refused."""
+        form = self._form
+        queue, _, pop_time_ms = key
+        now_ms = self._clock.now_ms()
+        unique_key = (
+            f"{queue.topic}@{queue.queue_id}@{name}@{queue.group}@{pop_time_ms}"
+            f"@{form.broker_name}@{tag}"
+        )
+        # Apache takes the last property for the time at which a timer was due, and from it learns
+        # how far the journal is in time.
+        text = (
+            f"{Property.TAGS}\x01{tag}\x02{Property.UNIQUE_KEY}\x01{unique_key}"
+            f"\x02{Property.TIMER_DELIVER_MS}\x01{now_ms}{properties}"
+        )
+        try:
+            appended = self._store.append(
+                RecordDraft(
+                    queue_id=queue_id,
+                    flag=0,
+                    sys_flag=0,
+                    born_timestamp=now_ms,
+                    born_host=form.store_host,
+                    store_host=form.store_host,
+                    body=write_body(body),
+                    topic=self._topic_bytes,
+                    properties=text.encode(),
+                    has_checksum=form.has_checksum,
+                )
+            )
+        except (TooLarge, StoreUnavailable) as error:
+            raise refusal(error) from None
+        if appended.queue_offset == self._next_of(queue_id):
+            self._next_offsets[queue_id] = appended.queue_offset + 1
+        return appended.queue_offset, appended.physical_offset + appended.size
+
+
+def _offsets_of(body: CheckPointBody) -> Sequence[int]:
+    start = body.start_offset
+    if body.differences is None:
+        return range(start, start + body.count)
+    return tuple([start + difference for difference in body.differences])
+
+
+def _signed(bits: int) -> int:
+    """As Java's int32."""
+    return bits - 2 * _SIGN_BIT if bits & _SIGN_BIT else bits

@@ -1,0 +1,118 @@
+"""What a client gets with a popped message, and shows when it acknowledges it.
+
+The reply to a pop has, for all its messages, three texts:
+
+    startOffsetInfo   0 3 17;1 0 4           kind, queue, where the check point starts
+    msgOffsetInfo     0 3 17,18,20;1 0 4     kind, queue, offsets of the messages
+    orderCountInfo    0 3 1;0 qo3%18 1       kind, queue, how often they were popped before
+
+Of these a client makes the receipt of each message, its property POP_CK:
+
+    17 1794934487260 15000 0 0 broker-a 3 18
+
+    start of the check point, time of the pop and time invisible in ms, queue of the journal, kind,
+    broker, queue, offset. The kind is 0 for the topic that was asked for, 1 for its retry topic,
+    2 for its retry topic of the second form.
+
+Messages of a retry topic carry the receipt already, and look like messages of the topic itself: no
+client has to know of retry topics.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from roquet.broker.errors import BadReceipt
+from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.messages.message import Property
+from roquet.protocol.messages.record import read_record
+from roquet.protocol.names import RETRY_PREFIX
+
+# In place of a queue of the journal, of ordered pops.
+ORDERED_QUEUE_ID: Final = 999
+
+_ITEM_COUNT: Final = 8
+_DIGITS_MAX: Final = 19
+
+
+class TopicKind:
+    """The kinds of topics in receipts."""
+
+    TOPIC: Final = "0"
+    RETRY: Final = "1"
+    RETRY_V2: Final = "2"
+
+
+class Receipt(NamedTuple):
+    start_offset: int
+    pop_time_ms: int
+    invisible_ms: int
+    revive_queue_id: int
+    kind: str
+    broker_name: str
+    queue_id: int
+    offset: int
+
+    @property
+    def text(self) -> str:
+        return " ".join(map(str, self))
+
+    @classmethod
+    def read(cls, text: str) -> "Receipt":
+        """Raises BadReceipt."""
+        items = text.split(" ")
+        if len(items) != _ITEM_COUNT:
+            raise BadReceipt(text)
+        start, pop_time, invisible, revive_queue, kind, broker_name, queue, offset = items
+        numbers = (start, pop_time, invisible, revive_queue, queue, offset)
+        if not all(
+            item.isascii() and item.isdigit() and len(item) <= _DIGITS_MAX for item in numbers
+        ):
+            raise BadReceipt(text)
+        return cls(
+            int(start),
+            int(pop_time),
+            int(invisible),
+            int(revive_queue),
+            kind,
+            broker_name,
+            int(queue),
+            int(offset),
+        )
+
+
+def kind_of(topic: str) -> str:
+    if not topic.startswith(RETRY_PREFIX):
+        return TopicKind.TOPIC
+    return TopicKind.RETRY_V2 if "+" in topic else TopicKind.RETRY
+
+
+def start_info(kind: str, queue_id: int, start_offset: int) -> str:
+    return f"{kind} {queue_id} {start_offset}"
+
+
+def offsets_info(kind: str, queue_id: int, offsets: Sequence[int]) -> str:
+    return f"{kind} {queue_id} {','.join(map(str, offsets))}"
+
+
+def with_receipt(record: bytes, topic: str, receipt: Receipt) -> bytes:
+    """A record of a retry topic as the client of `topic` gets it."""
+    message = read_record(record)
+    properties = b"%b\x02%b\x01%b" % (
+        message.raw_properties.removesuffix(b"\x02"),
+        Property.POP_CHECK_POINT.encode(),
+        receipt.text.encode(),
+    )
+    draft = RecordDraft(
+        queue_id=message.queue_id,
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        born_timestamp=message.born_timestamp,
+        born_host=message.born_host,
+        store_host=message.store_host,
+        body=message.body,
+        topic=topic.encode(),
+        properties=properties,
+        reconsume_times=message.reconsume_times,
+        prepared_transaction_offset=message.prepared_transaction_offset,
+    )
+    return draft.pack(message.queue_offset, message.physical_offset, message.store_timestamp)

@@ -1,0 +1,165 @@
+"""Popped messages whose time is over come again, through the retry topic of their group.
+
+At the time of a check point each of its messages that is still out is appended to the retry topic,
+and then acknowledged by the broker itself. A crash between the two redelivers it twice; it is never
+lost. Everything that is known of the message stays: body, tags, keys, properties, time of birth.
+
+    ORIGIN_GROUP   the group that did not acknowledge it
+    1ST_POP_TIME   when it was popped for the first time, in ms
+
+`reconsume_times` grows by one, unless the client postponed the message and does not want that to
+count. How many redeliveries are enough is decided by clients, as with Apache's broker.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from msgspec.structs import replace
+
+from roquet.broker.broker import Broker
+from roquet.broker.errors import BadName
+from roquet.broker.messages.appending import NewMessage, append_message
+from roquet.broker.pop.in_flight import CheckPoint
+from roquet.broker.pop.journal import PopJournal
+from roquet.broker.pop.popping import retry_topics
+from roquet.net.errors import Refused
+from roquet.protocol.codes import ResponseCode
+from roquet.protocol.errors import BadMessage
+from roquet.protocol.host import HOST_SIZE_V6
+from roquet.protocol.messages.message import Property, StoredMessage, SysFlag
+from roquet.protocol.messages.record import read_record
+from roquet.protocol.names import RETRY_PREFIX
+from roquet.store.reading.queue_reading import QueueReadLimits
+from roquet.throttled_log import ThrottledLog
+
+log = logging.getLogger(__name__)
+
+RETRY_QUEUE_COUNT: Final = 1
+RETRY_QUEUE_ID: Final = 0
+
+_HOSTS_V6: Final = SysFlag.BORN_HOST_V6.value | SysFlag.STORE_HOST_V6.value
+# Records of Apache's that wait among timers are found this often; so are clocks that were set.
+_SLEEP_S_MAX: Final = 1.0
+_RETRY_PAUSE_S: Final = 1.0
+_UNREADABLE_PAUSE_MS: Final = 1_000
+# Check points that are dealt with before others have their turn.
+_SLICE_COUNT_MAX: Final = 64
+_REST_S: Final = 0.001
+
+
+async def redeliver_due(broker: Broker) -> None:
+    """Never returns."""
+    journal = broker.waiting.pops
+    refusals = ThrottledLog(log, broker.clock.monotonic_s)
+    while True:
+        await _until_due(journal)
+        try:
+            journal.catch_up()
+            redeliver_slice(broker)
+            journal.rewrite_stragglers()
+            refusals.clear("")
+        except Refused as refused:
+            text = (
+                f"popped messages whose time is over are not redelivered yet, retrying: {refused}"
+            )
+            refusals.warning("", text)
+            await asyncio.sleep(_RETRY_PAUSE_S)
+        await asyncio.sleep(_REST_S)
+
+
+async def _until_due(journal: PopJournal) -> None:
+    journal.is_woken.clear()
+    next_ms = journal.in_flight.next_due_ms
+    timeout_s = _SLEEP_S_MAX
+    if next_ms is not None:
+        timeout_s = min(timeout_s, (next_ms - journal.steady_ms) / 1000)
+        if timeout_s <= 0:
+            return
+    journal.awaited_ms = next_ms
+    try:
+        async with asyncio.timeout(timeout_s):
+            await journal.is_woken.wait()
+    except TimeoutError:
+        pass
+
+
+def redeliver_slice(broker: Broker) -> None:
+    """Redelivers some of what is due. Raises Refused; the rest is due again then."""
+    journal = broker.waiting.pops
+    for _ in range(_SLICE_COUNT_MAX):
+        point = journal.in_flight.first_due(journal.steady_ms)
+        if point is None:
+            return
+        redeliver(broker, point)
+
+
+def redeliver(broker: Broker, point: CheckPoint) -> None:
+    """Raises Refused; then some of its messages may be stored already, and are stored again."""
+    group, topic, queue_id = point.key.queue
+    offsets = point.open_offsets
+    store = broker.store
+    if store.max_offset(topic, queue_id) <= offsets[-1] < store.end_offset(topic, queue_id):
+        # After a start: replicas have not confirmed it again, and nobody may read it yet.
+        journal = broker.waiting.pops
+        journal.in_flight.postpone(point, journal.steady_ms + _UNREADABLE_PAUSE_MS)
+        return
+    # Apache's popReviveSkipIfGroupAbsent: a group that was deleted gets nothing any more.
+    if group in broker.tables.groups or not broker.config.drop_pops_of_lost_groups:
+        for offset in offsets:
+            _redeliver_one(broker, point, offset)
+    broker.waiting.pops.note_acks(point.key, offsets)
+
+
+def _redeliver_one(broker: Broker, point: CheckPoint, offset: int) -> None:
+    group, topic, queue_id = point.key.queue
+    message = _stored(broker, topic, queue_id, offset)
+    if message is None:
+        log.warning(
+            "message %d in queue %d of %s is not redelivered to group %s: it has expired",
+            *(offset, queue_id, topic, group),
+        )
+        return
+    target = topic
+    if not topic.startswith(RETRY_PREFIX):
+        target = retry_topics(broker.config, group, topic)[0]
+    try:
+        broker.tables.topics.find_or_create(target, RETRY_QUEUE_COUNT)
+        append_message(broker.messages, retried(message, point, target, broker.messages.store_host))
+    except (BadName, Refused) as error:
+        if error.code is not ResponseCode.MESSAGE_ILLEGAL and not isinstance(error, BadName):
+            raise
+        log.error(  # noqa: TRY400  No traceback is needed.
+            "message %d in queue %d of %s is not redelivered to group %s: %s",
+            *(offset, queue_id, topic, group, error),
+        )
+
+
+def retried(
+    message: StoredMessage, point: CheckPoint, target: str, store_host: bytes
+) -> NewMessage:
+    """The message as it comes again."""
+    changes: dict[str, str | None] = {Property.ORIGIN_GROUP: point.key.queue.group}
+    if message.reconsume_times == 0 or Property.FIRST_POP_TIME not in message.properties:
+        changes[Property.FIRST_POP_TIME] = str(point.key.pop_time_ms)
+    # Stored properties end with a checksum of the record.
+    changes[Property.CHECKSUM] = None
+    is_v6 = len(store_host) == HOST_SIZE_V6
+    return replace(
+        NewMessage.copy_of(message),
+        topic=target,
+        queue_id=RETRY_QUEUE_ID,
+        sys_flag=message.sys_flag & ~_HOSTS_V6 | (_HOSTS_V6 if is_v6 else 0),
+        born_host=store_host,
+        store_host=store_host,
+        reconsume_times=message.reconsume_times + (0 if point.is_suspended else 1),
+    ).with_properties(**changes)
+
+
+def _stored(broker: Broker, topic: str, queue_id: int, offset: int) -> StoredMessage | None:
+    result = broker.store.read(topic, queue_id, offset, QueueReadLimits(1, 1))
+    try:
+        message = read_record(result.body) if result.body else None
+    except BadMessage:
+        return None
+    return message if message is not None and message.queue_offset == offset else None
