@@ -13,7 +13,7 @@ from roquet.broker.pop.journal import PopJournal
 from roquet.broker.pop.redelivery import redeliver_slice
 from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.offsets import ResetOffsetHeader
+from roquet.protocol.headers.groups import ResetOffsetHeader
 from roquet.protocol.headers.topics import DeleteTopicHeader
 from roquet.protocol.messages.message import Property, StoredMessage
 from roquet.protocol.messages.record import read_record
