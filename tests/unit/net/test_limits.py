@@ -88,7 +88,7 @@ class Holder:
         self.held_size = 0
         self._owner = owner
         self._name = name
-        self._told = reported
+        self._reported = reported
         self.true_size = 0
         owner.add(self)
 
@@ -103,7 +103,7 @@ class Holder:
 
     def cut_off(self, reason: str) -> None:
         self.true_size = 0
-        self._told.append(f"{self._name} {reason}")
+        self._reported.append(f"{self._name} {reason}")
 
 
 def test_the_peer_that_holds_the_most_is_cut_off_first_and_only_as_many_as_needed() -> None:

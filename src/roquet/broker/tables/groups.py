@@ -1,8 +1,8 @@
 """The consumer groups of a broker, in memory and as `subscriptionGroup.json`.
 
 The table works like that of the topics: it belongs to the event loop, announces and counts its
-changes, writes them ahead where there are epochs, and never changes a setting in place. Who is
-connected is kept in `clients.py`.
+changes, writes them ahead where there are epochs, and never changes a setting in place.
+Connected clients are in `clients.py`.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -177,8 +177,8 @@ class OffsetSet:
 
     It has a bit for each: a million of them cost 125 KB.
 
-    It takes as much memory as the span from the start to the largest offset needs, so whoever
-    adds an offset has made sure that the queue has one.
+    It takes as much memory as the span from the start to the largest offset needs, so the
+    caller makes sure that the queue has the offset it adds.
     """
 
     __slots__ = ("_bits", "_start")
