@@ -13,11 +13,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
 
 from roquet.client.admin.admin import AsyncAdmin
+from roquet.client.admin.resets import ResetPlan
 from roquet.client.admin.topics import TopicSettings
 from roquet.client.arguments import check_count, check_text, check_timeout
 from roquet.client.blocking.loop_thread import LoopThread
 from roquet.client.config import Credentials, TlsConfig
-from roquet.client.errors import NotOpen, SendImpossible, TopicNotFound, UsedAfterFork
+from roquet.client.errors import (
+    NotOpen,
+    RequestRefused,
+    SendImpossible,
+    SendRefused,
+    TopicNotFound,
+    UsedAfterFork,
+)
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.producer.producer import AsyncProducer
 from roquet.client.push.config import PushConsumerConfig
@@ -34,6 +42,7 @@ from roquet.kombu.consuming import (
     TransientFeed,
 )
 from roquet.kombu.mapping import Binding, delay_until, due_of, exchange_topic, level_within, tag_of
+from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.message import Message
 
 log = logging.getLogger(__name__)
@@ -177,9 +186,19 @@ class Link:
             return 0
         plan = await self._admin.plan_reset(topic, topic, StartFrom.LAST)
         if purges:
-            await self._admin.apply_reset(plan)
+            await self._apply_reset(plan)
         starts = [move.min_offset if move.current is None else move.current for move in plan.moves]
         return sum(move.target - start for move, start in zip(plan.moves, starts, strict=True))
+
+    async def _apply_reset(self, plan: ResetPlan) -> None:
+        try:
+            await self._admin.apply_reset(plan)
+        except RequestRefused as refused:
+            # Brokers of 5.x store no offsets for a group before its first member.
+            if refused.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                raise
+            await self._admin.create_group(plan.group)
+            await self._admin.apply_reset(plan)
 
     # Sending.
 
@@ -212,7 +231,8 @@ class Link:
         if self._has_timers:
             try:
                 await self._producer.send(message, delay=delay)
-            except SendImpossible:
+            except (SendImpossible, SendRefused):
+                # Brokers of 4.9 have none, and those of 5.x may have them switched off.
                 self._has_timers = False
             else:
                 return
@@ -286,7 +306,7 @@ class Link:
         plan = await self._admin.plan_reset(topic, binding.topic, StartFrom.LAST)
         fresh = [move.queue for move in plan.moves if move.current is None]
         if fresh and not plan.members:
-            await self._admin.apply_reset(
+            await self._apply_reset(
                 await self._admin.plan_reset(topic, binding.topic, StartFrom.LAST, queues=fresh)
             )
         self._bound.add((topic, binding))
