@@ -22,8 +22,7 @@ from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.writing import WriteOptions
 from roquet.pipeline.sink import transactions
 from roquet.pipeline.sink.requests import TaskId
-from roquet.pipeline.sink.transaction_log import Mark, TransactionLog
-from roquet.pipeline.sink.transactions import answering_producer
+from roquet.pipeline.sink.transactions import Mark, TransactionLog, answering_producer
 from roquet.pipeline.sink.writers import BatchWriter, TaskAttempt, write_rows
 from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.apache_accounts import ACCESS_CONTROL, OPERATOR, USERS, write_accounts

@@ -45,9 +45,10 @@ from roquet.pipeline.sink.delivery import (
 )
 from roquet.pipeline.sink.requests import RequestBuilder, RequestLimits, SendRequest, TaskId
 from roquet.pipeline.sink.rows import SingleRow, checked_rows, grouped, single_rows
-from roquet.pipeline.sink.transaction_log import Mark, TransactionLog
 from roquet.pipeline.sink.transactions import (
     MARK,
+    Mark,
+    TransactionLog,
     abort_batch,
     answering_producer,
     commit_batch,

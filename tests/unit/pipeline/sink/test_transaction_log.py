@@ -10,7 +10,7 @@ from roquet.client.hooks import TransactionState
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.producer.transaction_producer import PreparedMessage
 from roquet.client.queue_ref import QueueRef
-from roquet.pipeline.sink.transaction_log import (
+from roquet.pipeline.sink.transactions import (
     BATCHES_KEPT,
     ENDING_S,
     KEPT_S,

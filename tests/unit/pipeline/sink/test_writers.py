@@ -25,8 +25,13 @@ from roquet.pipeline.options.writing import WriteOptions
 from roquet.pipeline.sink import transactions
 from roquet.pipeline.sink.delivery import shared_producer
 from roquet.pipeline.sink.requests import TaskId
-from roquet.pipeline.sink.transaction_log import Decision, Mark, TransactionLog
-from roquet.pipeline.sink.transactions import answering_producer, may_be_readable
+from roquet.pipeline.sink.transactions import (
+    Decision,
+    Mark,
+    TransactionLog,
+    answering_producer,
+    may_be_readable,
+)
 from roquet.pipeline.sink.writers import (
     BatchWriter,
     StreamWriter,
