@@ -121,7 +121,8 @@ class Link:
         try:
             self._thread.run(self._open())
         except BaseException:
-            self._thread.stop()
+            # Celery tries again for ever: nothing may be left of an attempt.
+            self.close()
             raise
 
     def close(self) -> None:

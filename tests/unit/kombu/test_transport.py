@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -174,6 +175,19 @@ def test_a_connection_without_servers_is_refused_in_words() -> None:
         assert issubclass(NoNameServer, connection.connection_errors)
         with pytest.raises(NoNameServer, match="check `name_server`"):
             connection.connect()
+
+
+def test_an_attempt_to_connect_leaves_no_descriptors() -> None:
+    def attempt() -> int:
+        with (
+            Connection(f"rocketmq://127.0.0.1:{free_port()}//") as connection,
+            pytest.raises(NoNameServer),
+        ):
+            connection.connect()
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    first = attempt()
+    assert attempt() == first
 
 
 def test_a_bad_option_is_refused_in_words(url: str) -> None:
