@@ -25,6 +25,7 @@ SAID = {
     "push.py": ["a function got 10", "a coroutine got 10", "a loop got 10"],
     "request_reply.py": ["coffee: 2.40", "tea: 1.90"],
     "retries.py": ["soup: done at try 2", "dead letter: rotten, nobody can cook this"],
+    "typed_topics.py": ["parcel 7 to Rome, express"],
     "transactions.py": ["shipped: order 1, order 3"],
 }
 

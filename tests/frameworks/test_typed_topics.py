@@ -154,3 +154,8 @@ def test_the_page_passes(checker: str, tmp_path: Path) -> None:
     python = [block for block in blocks_of(DOCS / "typed_topics.md") if block.language == "python"]
     program = "\n".join(block.text for block in python)
     assert errors(checker, program, tmp_path) == []
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_the_example_passes(checker: str, tmp_path: Path) -> None:
+    assert errors(checker, (ROOT / "examples" / "typed_topics.py").read_text(), tmp_path) == []

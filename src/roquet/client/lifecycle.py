@@ -6,6 +6,7 @@ connections, and whatever works with them. Producers, consumers, readers and adm
 """
 
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
@@ -70,6 +71,13 @@ class Lifecycle(Generic[S]):
         self._is_closed = False
         # None before `open`; kept after `close`, for what can still be read of it.
         self.session: S | None = None
+        self._process: int | None = None
+
+    def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
+        # A child inherits what its parent has open, and need not close it.
+        if self._process == current_process_id() and not self._is_closed:
+            text = f"{self._what} was left open: use `async with`, or close()"
+            warn(text, ResourceWarning, source=self)
 
     async def open(self, timeout_s: float | None = None) -> None:
         """A second time does nothing. Raises NotOpen after `close`, BadArgument, and what the
@@ -88,6 +96,7 @@ class Lifecycle(Generic[S]):
             self.session = None
             await session.close()
             raise
+        self._process = current_process_id()
 
     async def close(self) -> None:
         """A second time does nothing. Raises WrongLoop."""

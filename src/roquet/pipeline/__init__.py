@@ -8,6 +8,9 @@ Only the command line imports this package. Programs need `register`, and not ev
 discovers formats by itself: it finds the packages `pyspark_rocketmq` and `pyspark_rocketmq_store`.
 """
 
+import os
+import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,7 +20,15 @@ __all__ = ["register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Registers the formats `rocketmq` and `rocketmq-store` with a session."""
+    """Registers the formats `rocketmq` and `rocketmq-store` with a session.
+
+    With a local master, Spark's workers use the Python of this program from now on, unless
+    PYSPARK_PYTHON or `spark.pyspark.python` names another one: the first `python3` of the PATH,
+    which they would use, need not have roquet. Raises ImportError without the extra `spark`.
+    """
+    if not all(map(find_spec, ("numpy", "pyarrow"))):
+        raise ImportError("the formats of Roquet need numpy and pyarrow: pip install roquet[spark]")
+    _use_this_python(spark)
     # A caller with a session has loaded Spark; importing this package loads nothing.
     from roquet.pipeline.data_sources import (  # noqa: PLC0415
         RocketmqDataSource,
@@ -26,3 +37,10 @@ def register(spark: "SparkSession") -> None:
 
     spark.dataSource.register(RocketmqDataSource)
     spark.dataSource.register(RocketmqStoreDataSource)
+
+
+def _use_this_python(spark: "SparkSession") -> None:
+    if spark.conf.get("spark.pyspark.python", None) or "PYSPARK_PYTHON" in os.environ:
+        return
+    if (spark.conf.get("spark.master", None) or "").startswith("local"):
+        spark.sparkContext.pythonExec = sys.executable

@@ -42,6 +42,23 @@ class _Session:
         self.events.append("close")
 
 
+async def test_a_client_that_is_left_open_is_warned_of() -> None:
+    lifecycle = Lifecycle("tool", lambda: _Session([]))
+    await lifecycle.open()
+    with pytest.warns(ResourceWarning, match="^tool was left open: use `async with`, or close"):
+        del lifecycle
+
+
+async def test_a_client_that_was_closed_or_never_open_is_not_warned_of(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    never, closed = (Lifecycle("tool", lambda: _Session([])) for _ in range(2))
+    await closed.open()
+    await closed.close()
+    del never, closed
+    assert not recwarn.list
+
+
 async def test_a_client_is_usable_between_open_and_close() -> None:
     lifecycle = Lifecycle("tool", lambda: _Session([]))
     with pytest.raises(NotOpen, match="is not open"):
@@ -82,6 +99,7 @@ async def test_a_failed_open_is_closed_and_may_be_repeated() -> None:
         lifecycle.usable()
     await lifecycle.open()
     assert lifecycle.usable() is sessions[1]
+    await lifecycle.close()
 
 
 async def test_an_impossible_timeout_is_refused_before_anything_is_made() -> None:

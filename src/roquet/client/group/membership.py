@@ -43,6 +43,8 @@ _OFFSETS_DIRECTORY: Final = ".rocketmq_offsets"
 # How long `join` waits for the first queues.
 _START_TIMEOUT_S: Final = 3.0
 _LEAVE_TIMEOUT_S: Final = 5.0
+# Before a consumer without a topic is logged.
+_REMIND_S: Final = 1.0
 _WHATS: Final = {ConsumeType.PUSH: "push consumer", ConsumeType.PULL: "pull consumer"}
 
 
@@ -171,9 +173,10 @@ class Membership:
         With a timeout it raises what keeps it from consuming; without `has_wishes`, NothingToRead.
         """
         self._owner = owner
-        if not has_wishes:
-            self.readiness.report(EVERYTHING, no_topic())
         services = self.instance.services
+        if not has_wishes:
+            self.readiness.report(EVERYTHING, no_topic(), is_logged=False)
+            services.once("remind of topics", self._remind_of_topics)
         services.every("save offsets", self.config.commit_interval_s, owner.save)
         self._balancing = services.run(
             "balance", partial(self._balance, owner), on_failure=OnFailure.RESTART
@@ -218,6 +221,12 @@ class Membership:
         """Another member reads the queue now."""
         self.keeper.forget(queue)
         self.puller.forget(queue)
+
+    async def _remind_of_topics(self) -> None:
+        """Not at once: `subscribe` may be the next line of the program."""
+        await asyncio.sleep(_REMIND_S)
+        if self.readiness.is_reported(EVERYTHING):
+            self.readiness.report(EVERYTHING, no_topic())
 
     async def _balance(self, owner: QueueOwner) -> None:
         await self._register()

@@ -29,7 +29,10 @@ class Readiness:
         """One of the current errors."""
         return next(iter(self._by_topic.values()), None)
 
-    def report(self, topic: str, error: ClientError) -> None:
+    def is_reported(self, topic: str) -> bool:
+        return topic in self._by_topic
+
+    def report(self, topic: str, error: ClientError, *, is_logged: bool = True) -> None:
         """The topic cannot be consumed now."""
         text = str(error)
         known = self._by_topic.get(topic)
@@ -37,7 +40,10 @@ class Readiness:
             self.last_error = text
             self._forget(topic)
         self._by_topic[topic] = error
-        self._throttled.warning(text, f"{self._consumer} is not consuming yet, retrying: {error}")
+        if is_logged:
+            self._throttled.warning(
+                text, f"{self._consumer} is not consuming yet, retrying: {error}"
+            )
 
     def clear(self, topic: str) -> None:
         """The topic can be consumed."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roquet import AsyncProducer, AsyncPullConsumer, AsyncPushConsumer, Message
+from roquet import AsyncProducer, AsyncPullConsumer, AsyncPushConsumer, Message, StartFrom
 from roquet.client.errors import NoNameServer, NothingToRead, SendFailed, TopicNotFound
 from roquet.client.group.readiness import Readiness
 from roquet.client.push import iteration
@@ -73,7 +73,23 @@ async def test_without_a_topic_it_says_what_to_call(
         await kind(cluster.name_server, GROUP).open(timeout_s=2)
     async with kind(cluster.name_server, "others") as reading:
         assert reading.last_error == "it has no topic; call subscribe(topic)"
+        await eventually(lambda: warnings_of(caplog, "group others is not consuming yet"))
     assert len(warnings_of(caplog, "group others is not consuming yet")) == 1
+
+
+async def test_subscribing_after_opening_is_no_reason_to_warn(
+    cluster: LiveCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await new_topic(cluster, 1)
+    async with (
+        AsyncProducer(cluster.name_server, "shop") as producer,
+        AsyncPullConsumer(cluster.name_server, GROUP, start_from=StartFrom.FIRST) as reading,
+    ):
+        reading.subscribe(TOPIC)
+        await producer.send(Message(TOPIC, b"x"))
+        while not await reading.poll():
+            pass
+    assert warnings_of(caplog, "") == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
