@@ -39,7 +39,7 @@ COMMANDS = {
     "roquet store verify empty": (
         "roquet store verify: numpy is not installed: pip install 'roquet[tools]'"
     ),
-    "roquet spark ingest orders --lake lake --checkpoint c": (
+    "roquet spark ingest --topic orders --lake lake --checkpoint c": (
         "roquet spark ingest: Spark is not installed: pip install roquet[spark]"
     ),
 }
