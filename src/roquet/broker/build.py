@@ -171,7 +171,7 @@ def build_broker(
         store,
         slave_links=SlaveLinks(config, clock, store, replicas, services, secret=secret, tls=tls),
         others=_others(config, peers, registrar),
-        tables=SlaveTables(topics, groups, offsets, progress),
+        tables=SlaveTables(topics, groups, offsets, request_modes, progress),
         table_log=table_log,
         on_grown=events.grown,
     )

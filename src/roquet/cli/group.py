@@ -185,6 +185,7 @@ async def _show(session: Session) -> int:
         "lag": progress.lag,
         "behind_s": progress.time_lag,
         **_retry_facts(given, progress, waiting),
+        **_pop_facts(given.group, waiting),
     }
     tables = [_queues_table(progress, infos), _settings_table(settings)]
     if infos or given.json:
@@ -281,6 +282,18 @@ def _retry_facts(
         "retries_ready": None if given.topic else progress.retries_ready,
     }
     return facts | unknown_parts(waiting)
+
+
+def _pop_facts(group: str, waiting: WaitingMessages) -> dict[str, Fact]:
+    """Of a group that pops; others have none of it."""
+    in_flight, pop_count = waiting.in_flight.get(group), waiting.waiting_pops.get(group, 0)
+    if in_flight is None and not pop_count:
+        return {}
+    return {
+        "in_flight": 0 if in_flight is None else in_flight.count,
+        "next_redelivery": None if in_flight is None else in_flight.next_due,
+        "waiting_pops": pop_count,
+    }
 
 
 def unknown_parts(waiting: WaitingMessages) -> dict[str, Fact]:

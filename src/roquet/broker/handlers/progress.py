@@ -143,7 +143,20 @@ def get_waiting(broker: Broker, _request: Request[NoFields]) -> Reply:
         found.count += count
         times = [each for each in (found.next_due_ms, due_ms) if each is not None]
         found.next_due_ms = min(times, default=None)
+    _add_pops(broker, body)
     return Reply(body=write_body(body))
+
+
+def _add_pops(broker: Broker, body: WaitingMessages) -> None:
+    journal = broker.waiting.pops
+    jumped_ms = broker.clock.now_ms() - journal.steady_ms
+    for point in journal.in_flight.points():
+        found = body.in_flight.setdefault(point.key.queue.group, DelayedMessages())
+        found.count += point.open_bits.bit_count()
+        due_ms = point.due_ms + jumped_ms
+        found.next_due_ms = due_ms if not found.next_due_ms else min(due_ms, found.next_due_ms)
+    for key, count in broker.waiting.pop_polls.counts.items():
+        body.waiting_pops[key.group] = body.waiting_pops.get(key.group, 0) + count
 
 
 def _topic(topics: TopicTable, name: str) -> TopicConfig:

@@ -57,9 +57,14 @@ TOPICS: Final = Metric(
 TIMERS: Final = Metric(
     "rocketmq_timing_messages", MetricKind.GAUGE, "Messages that wait for a time of their own."
 )
+IN_FLIGHT: Final = Metric(
+    "roquet_pop_in_flight",
+    MetricKind.GAUGE,
+    "Popped messages that are neither acknowledged nor redelivered.",
+)
 _OF_STORAGE: Final = (
     *(DISK_USED, FLUSH_BEHIND, KEPT_TIME, DISK_FREE, DISK_RATIO, DISK_LIMIT, TAKES_MESSAGES),
-    *(LOG_SIZE, SYNC_TIMES, TOPICS, TIMERS),
+    *(LOG_SIZE, SYNC_TIMES, TOPICS, TIMERS, IN_FLIGHT),
 )
 ROLE: Final = Metric(
     "roquet_replication_role",
@@ -171,6 +176,7 @@ def measure_storage(broker: Broker, own: Labels, into: Exposition) -> Iterator[N
     into.add_histogram(SYNC_TIMES, own, store.sync_times)
     into.add(TOPICS, own, len(broker.tables.topics.snapshot().topic_config_table))
     into.add(TIMERS, own, broker.waiting.delays.timers.pending_count)
+    into.add(IN_FLIGHT, own, broker.waiting.pops.in_flight.count)
     yield
 
 

@@ -178,11 +178,6 @@ class InFlight:
         """All that are open."""
         return list(self._by_key.values())
 
-    def next_due_of(self, group: str) -> int | None:
-        """When the next message of a group is due, for operators; goes through all that is out."""
-        times = (point.due_ms for key, point in self._by_key.items() if key.queue.group == group)
-        return min(times, default=None)
-
     def _note(self, point: CheckPoint) -> None:
         queue_id, offset = point.place
         self._noted.setdefault(queue_id, deque()).append((offset, point))

@@ -26,6 +26,7 @@ from roquet.broker.replication.errors import MasterRefused
 from roquet.broker.tables.durable_state import ProgressTables
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable, OwnOffset, transaction_progress_of
+from roquet.broker.tables.request_modes import RequestModes
 from roquet.broker.tables.topics import TopicTable
 from roquet.errors import RoquetError
 from roquet.net.peers import Peers
@@ -38,6 +39,7 @@ from roquet.protocol.bodies.offsets import (
     PopProgress,
     TransactionProgress,
 )
+from roquet.protocol.bodies.pop import RequestModeTable
 from roquet.protocol.bodies.topics import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
@@ -76,6 +78,7 @@ class SlaveTables(msgspec.Struct):
     topics: TopicTable
     groups: GroupTable
     offsets: OffsetTable
+    request_modes: RequestModes
     progress: ProgressTables
 
 
@@ -163,8 +166,20 @@ class TableSync:
             address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupConfigTable
         )
         _log_left_out("groups", tables.groups.follow(groups))
+        await self._fetch_request_modes(address)
         if refusals:
             raise refusals[0]
+
+    async def _fetch_request_modes(self, address: str) -> None:
+        code = RequestCode.GET_ALL_MESSAGE_REQUEST_MODE
+        try:
+            modes = await self._table(address, code, RequestModeTable)
+        except MasterRefused as refused:
+            # 4.9 has none.
+            if refused.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+        else:
+            self._tables.request_modes.follow(modes)
 
     async def _fetch_offsets(self, address: str, known_version: str = "") -> list[MasterRefused]:
         """Returns what the master refused of the offsets that it did not have."""

@@ -1,4 +1,5 @@
-"""Messages that are stored and cannot be consumed yet: retries, delayed and half messages.
+"""Messages that are stored and cannot be consumed yet: retries, delayed and half messages, and
+those that are in flight.
 
 A message that a listener failed on waits at its broker for its next try; then it is ready in the
 retry topic of the group, and part of its lag. Only Roquet brokers report what waits; how much is
@@ -41,6 +42,9 @@ class WaitingMessages:
     delayed: Mapping[str, DelayedMessages] = field(default_factory=dict)
     # By topic: messages of transactions that are neither committed nor rolled back.
     halves: Mapping[str, int] = field(default_factory=dict)
+    # By group: popped messages that are neither acknowledged nor redelivered; pops that wait.
+    in_flight: Mapping[str, DelayedMessages] = field(default_factory=dict)
+    waiting_pops: Mapping[str, int] = field(default_factory=dict)
     # Half messages whose topic was not looked up, because there are too many.
     other_half_count: int = 0
     # Masters that do not report it: Apache's, and those that refuse.
@@ -74,7 +78,10 @@ async def waiting_messages(servers: AdminServers) -> WaitingMessages:
 
     answers = await servers.ask_each(await servers.replicas(), waiting)
     known = {name: each for name, each in answers.items() if each is not None}
-    delayed = _merged(servers, known.values())
+    delayed = _merged(servers, (each.delayed for each in known.values()))
+    pops: Counter[str] = Counter()
+    for each in known.values():
+        pops.update({servers.user_name(name): n for name, n in each.waiting_pops.items()})
     halves: Counter[str] = Counter()
     for each in known.values():
         halves.update({servers.user_name(name): n for name, n in each.half_topics.items()})
@@ -88,6 +95,8 @@ async def waiting_messages(servers: AdminServers) -> WaitingMessages:
             topic: each for topic, each in delayed.items() if not topic.startswith(RETRY_PREFIX)
         },
         halves=halves,
+        in_flight=_merged(servers, (each.in_flight for each in known.values())),
+        waiting_pops=pops,
         other_half_count=max(0, sum(each.half_count for each in known.values()) - halves.total()),
         unknown_at=tuple(sorted(answers.keys() - known.keys())),
         uncounted_at=tuple(sorted(name for name, each in known.items() if not each.is_counted)),
@@ -95,15 +104,16 @@ async def waiting_messages(servers: AdminServers) -> WaitingMessages:
 
 
 def _merged(
-    servers: AdminServers, answers: Iterable[bodies.WaitingMessages]
+    servers: AdminServers, answers: Iterable[Mapping[str, bodies.DelayedMessages]]
 ) -> dict[str, DelayedMessages]:
+    """By the name of a topic or group."""
     merged: dict[str, DelayedMessages] = {}
     for answer in answers:
-        for wire_topic, each in answer.delayed.items():
-            topic = servers.user_name(wire_topic)
-            before = merged.get(topic, DelayedMessages())
+        for wire_name, each in answer.items():
+            name = servers.user_name(wire_name)
+            before = merged.get(name, DelayedMessages())
             times = [before.next_due, moment_of(each.next_due_ms or 0)]
-            merged[topic] = DelayedMessages(
+            merged[name] = DelayedMessages(
                 before.count + each.count,
                 min((time for time in times if time is not None), default=None),
             )

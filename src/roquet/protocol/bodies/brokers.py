@@ -159,8 +159,12 @@ class WaitingMessages(Body, kw_only=True):
     # Of open transactions: how many, and the topics of the oldest of them.
     half_count: Int64 = always(0)
     half_topics: dict[str, Int64] = always({})
+    # By group: popped, and neither acknowledged nor redelivered; due is the next redelivery.
+    in_flight: dict[str, DelayedMessages] = always({})
     # Shortly after a start, some are not counted yet.
     is_counted: bool = always(True)
+    # By group: pops that wait for a message.
+    waiting_pops: dict[str, Int64] = always({})
 
 
 class AccountConfig(Body, kw_only=True):

@@ -7,6 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from roquet.broker.pop.redelivery import redeliver_slice
+from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.brokers import DelayedMessages, WaitingMessages
 from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.bodies.pop import BatchAck, BatchAckRequest
 from roquet.protocol.bodies.topics import TopicConfig
@@ -437,3 +439,18 @@ async def test_a_notification_waits_for_a_message(bed: BrokerBed, client: BedCli
     bed.broker.messages.long_polls.announce(TOPIC, 0)
     assert (await asking).has_msg
     assert (await pop(client)).bodies == [b"hello"]
+
+
+async def test_operators_see_what_is_in_flight(bed: BrokerBed, client: BedClient) -> None:
+    bed.put()
+    bed.put()
+    popped = await pop(client)
+    await ack(client, popped.receipts[0])
+    waiting = asyncio.create_task(pop(bed.connect(), poll_time=15_000))
+    await eventually(lambda: bed.broker.waiting.pop_polls.count == 1)
+    reply = await client.ask(RequestCode.GET_WAITING_MESSAGES)
+    shown = read_body(WaitingMessages, reply.body)
+    due_ms = bed.clock.now_ms() + 10_000
+    assert shown.in_flight == {GROUP: DelayedMessages(count=1, next_due_ms=due_ms)}
+    assert shown.waiting_pops == {GROUP: 1}
+    waiting.cancel()

@@ -98,11 +98,3 @@ def test_a_check_point_with_nothing_out_is_not_kept() -> None:
     in_flight.add(point(acked_bits=0b11))
     in_flight.add(point(20, 0))
     assert (len(in_flight), in_flight.count) == (0, 0)
-
-
-def test_the_next_message_of_a_group_is_known() -> None:
-    in_flight = InFlight()
-    in_flight.add(point(0, due_ms=300))
-    in_flight.add(point(10, due_ms=200))
-    assert in_flight.next_due_of("workers") == 200
-    assert in_flight.next_due_of("others") is None

@@ -12,6 +12,7 @@ from roquet.broker.replication.table_sync import SlaveTables, TableSync
 from roquet.broker.tables.durable_state import new_progress
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable, transaction_progress_of
+from roquet.broker.tables.request_modes import RequestModes
 from roquet.broker.tables.saving import Saver
 from roquet.broker.tables.topics import TopicTable
 from roquet.clock import SystemClock
@@ -295,7 +296,7 @@ async def test_progress_of_a_master_of_apache_waits_for_the_log_that_it_had_afte
     master, clock = ApacheMaster(), SystemClock()
     offsets = OffsetTable(is_slave=True)
     progress = new_progress(offsets.transactions, offsets.pops)
-    own = SlaveTables(TopicTable(clock, ()), GroupTable(clock), offsets, progress)
+    own = SlaveTables(TopicTable(clock, ()), GroupTable(clock), offsets, RequestModes(), progress)
     server = Server(Router(None, master.routes()), clock)
     port = await server.start("127.0.0.1", 0)
     peers = Peers(Router(None, ()), clock)
