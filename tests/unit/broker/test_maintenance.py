@@ -10,6 +10,7 @@ from roquet import AsyncAdmin, Credentials
 from roquet.access.accounts import OwnAccount
 from roquet.broker.broker import Broker
 from roquet.broker.maintenance import _save_offsets, _scrub, learn, start_upkeep
+from roquet.broker.pop.in_flight import PopKey, QueueOfGroup
 from roquet.broker.registration import Registered
 from roquet.broker.replication.in_sync import AckPolicy
 from roquet.broker.settings.config import BrokerRole
@@ -18,6 +19,7 @@ from roquet.broker.tables.queue_locks import QueueKey
 from roquet.client.admin.cluster import AccountSettings
 from roquet.client.admin.topics import TopicSettings
 from roquet.net.service import OnFailure
+from roquet.protocol.bodies.pop import RequestModeSetting
 from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import Permission
 from roquet.store.config import FlushMode
@@ -214,6 +216,32 @@ async def test_offsets_that_were_copied_are_kept_up_to_the_end_of_the_log(
     assert two.broker.tables.offsets.find(GROUP, TOPIC, 0) == 1
     # Nobody can have read what the log does not have: it would be skipped when it comes.
     assert two.broker.tables.offsets.find(GROUP, TOPIC, 1) == 0
+
+
+async def test_what_is_in_flight_is_known_to_the_new_master(place: SecretPlace) -> None:
+    one, two = await followed(place)
+    for _ in range(3):
+        one.broker.store.append(draft(topic=TOPIC))
+    queue = QueueOfGroup(GROUP, TOPIC, 0)
+    key = PopKey(queue, 0, one.broker.clock.now_ms())
+    # As a pop does it, but before the slave can have the offset from the table.
+    one.broker.waiting.pops.note_pop(key, range(3), 3_600_000, 3)
+    one.broker.waiting.pops.note_acks(key, (1,))
+    await eventually(lambda: two.broker.store.log_end == one.broker.store.log_end)
+    await switch(place, one, two)
+    in_flight = two.broker.waiting.pops.in_flight
+    point = in_flight.find(key)
+    assert point is not None
+    assert point.open_offsets == [0, 2]
+    assert two.broker.tables.offsets.find(*queue) == 3
+
+
+async def test_modes_of_groups_are_those_of_the_old_master(place: SecretPlace) -> None:
+    one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
+    setting = RequestModeSetting(consumer_group=GROUP, mode="POP", topic=TOPIC)
+    one.broker.tables.request_modes.set(setting)
+    two = await place.start("two", BrokerRole.SLAVE, 2)
+    await eventually(lambda: two.broker.tables.request_modes.find(TOPIC, GROUP) == setting)
 
 
 async def test_locks_of_queues_begin_again(place: SecretPlace) -> None:
