@@ -112,7 +112,8 @@ def test_no_kill_loses_an_ack_or_a_message(quick_path: Path) -> None:
         for _ in range(KILL_COUNT):
             worker.send(broker.address, 40)
             with working(worker, broker.address):
-                time.sleep(choose.uniform(*LIFE_S))  # The moment of the kill is what varies.
+                ends_s = time.monotonic() + choose.uniform(*LIFE_S)
+                wait_until(lambda: time.monotonic() > ends_s)  # noqa: B023  Awaited at once.
                 broker.kill()
             broker.start()
         with BlockingPeer(broker.address) as peer:

@@ -67,9 +67,13 @@ def all_that_come(peer: BlockingPeer, expected: set[bytes], extra_s: float) -> l
         take()
         return expected <= set(came)
 
+    def is_over() -> bool:
+        take()
+        return time.monotonic() > ends_s
+
     wait_until(have_come)
     ends_s = time.monotonic() + extra_s
-    wait_until(lambda: take() or time.monotonic() > ends_s)
+    wait_until(is_over)
     return came
 
 
