@@ -100,7 +100,7 @@ class Cluster(AsyncResource):
         self._names: AsyncExitStack | None = None
         self._name_server_port = 0
         self._running: dict[str, AsyncExitStack] = {}
-        self._lives: dict[str, BrokerSupervisor] = {}
+        self._supervisors: dict[str, BrokerSupervisor] = {}
         self._directory: Path | None = None
         self._is_closed = False
         self._topic_numbers = count(1)
@@ -294,7 +294,7 @@ class Cluster(AsyncResource):
         config = self._config(name, directory)
         stack = AsyncExitStack()
         living = supervised_broker(config, self.clock, _TemporaryDisk())
-        self._lives[name] = await stack.enter_async_context(living)
+        self._supervisors[name] = await stack.enter_async_context(living)
         self._running[name] = stack
 
     async def stop_name_server(self) -> None:
@@ -333,7 +333,7 @@ class Cluster(AsyncResource):
     @property
     def _brokers(self) -> dict[str, Broker]:
         """Those of now; of one that is stopped, the last one."""
-        return {name: each.broker for name, each in self._lives.items()}
+        return {name: each.broker for name, each in self._supervisors.items()}
 
     def _broker_name(self, name: str) -> str:
         """Of the master, which its slaves have in common with it."""
@@ -341,7 +341,7 @@ class Cluster(AsyncResource):
 
     def _masters(self) -> dict[str, str]:
         """The current master of a broker name, if there is one."""
-        serving = {name: self._lives[name].serving for name in self._running}
+        serving = {name: self._supervisors[name].serving for name in self._running}
         return {
             self._broker_name(name): name
             for name, broker in serving.items()
@@ -370,7 +370,7 @@ class Cluster(AsyncResource):
         config, ignored = read_config(self._settings | self._own_settings(name), root)
         if ignored:
             raise BadArgument(f"`settings` has keys without effect: {', '.join(ignored)}")
-        before = self._lives.get(name)
+        before = self._supervisors.get(name)
         port = 0 if before is None else before.broker.config.listen_port
         return replace(config, bind_address=_HOST, listen_port=port)
 

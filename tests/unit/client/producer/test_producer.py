@@ -783,12 +783,13 @@ def test_a_producer_that_cannot_be_is_refused_when_it_is_made(options: dict[str,
         AsyncProducer(**{"name_server": "127.0.0.1:9876", "group": "shop"} | options)
 
 
-def test_a_name_server_without_port_is_refused_when_the_producer_is_made() -> None:
+@pytest.mark.parametrize("address", ["127.0.0.1:9876;localhost", "a:1,b:2", "rocketmq://a:9876"])
+def test_an_address_of_another_form_is_refused_when_the_producer_is_made(address: str) -> None:
     with pytest.raises(BadAddress):
-        AsyncProducer("127.0.0.1:9876;localhost", "shop")
+        AsyncProducer(address, "shop")
 
 
-# BrokerSupervisor.
+# Opening and closing.
 
 
 async def test_a_producer_is_used_between_open_and_close(cluster: LiveCluster) -> None:
