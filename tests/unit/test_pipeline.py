@@ -8,6 +8,7 @@ import pytest
 # Spark starts a Python process for every question to a format, and gives it ten seconds. What
 # only tasks need, or only other rooms, is not loaded to answer; pandas alone takes a second.
 NOT_FOR_PLANNERS = {
+    "backports",
     "lz4",
     "multiprocessing",
     "pandas",
@@ -18,7 +19,6 @@ NOT_FOR_PLANNERS = {
     "roquet.protocol.catalog",
     "roquet.testing",
     "unittest",
-    "zstandard",
 }
 PLANNING = """
 import sys

@@ -6,7 +6,7 @@ half a megabyte of zlib can grow a thousandfold. Each library is imported when a
 server that never decompresses one needs none of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Final, Protocol, final
 
@@ -17,9 +17,8 @@ LEVEL_DEFAULT: Final = 5
 
 _PART_SIZE_MAX: Final = 64 * 1024
 # A Zstandard frame names its window, and that is allocated before anything else is looked at.
-_ZSTD_WINDOW_SIZE_MAX: Final = 32 * 1024 * 1024
-# At worst, four bytes of Zstandard are a block of 128 KiB that is one byte repeated.
-_ZSTD_GROWTH_MAX: Final = 32 * 1024
+# 32 MiB, as a power of 2.
+_ZSTD_WINDOW_LOG_MAX: Final = 25
 
 _COMPRESSED: Final = 0x1
 _KIND_MASK: Final = 0x700
@@ -115,27 +114,27 @@ class _Lz4Frames:
 @final
 class _ZstandardFrames:
     def compress(self, body: bytes, level: int) -> bytes:
-        import zstandard  # noqa: PLC0415
+        from backports import zstd  # noqa: PLC0415
 
-        return zstandard.ZstdCompressor(level).compress(body)
+        return zstd.compress(body, level)
 
     def parts(self, body: bytes, size_max: int) -> Iterator[bytes]:
-        import zstandard  # noqa: PLC0415
+        from backports import zstd  # noqa: PLC0415
 
-        library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_SIZE_MAX)
-        frame = library.decompressobj()
-        # There is no way to limit what comes out, so what goes in is limited.
-        piece_size = max(1, size_max // _ZSTD_GROWTH_MAX)
-        for start in range(0, len(body), piece_size):
-            yield frame.decompress(body[start : start + piece_size])
-            if frame.eof:
-                return
-        raise EOFError("the Zstandard frame ends too early")
+        limit: Mapping[int, int] = {
+            zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG_MAX
+        }
+        frame = zstd.ZstdDecompressor(options=limit)
+        while not frame.eof:
+            if frame.needs_input and not body:
+                raise EOFError("the Zstandard frame ends too early")
+            yield frame.decompress(body, min(size_max + 1, _PART_SIZE_MAX))
+            body = b""
 
     def error_type(self) -> type[Exception]:
-        import zstandard  # noqa: PLC0415
+        from backports import zstd  # noqa: PLC0415
 
-        return zstandard.ZstdError
+        return zstd.ZstdError
 
 
 @final

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 # What a server does not need unless it is configured, and what it never needs.
 HEAVY = (
+    "backports",
     "cryptography",
     "dataclasses",
     "email",
@@ -31,7 +32,6 @@ HEAVY = (
     "roquet.protocol.catalog",
     "roquet.protocol.sql_filter",
     "unittest",
-    "zstandard",
 )
 
 # Nor these: some milliseconds and a megabyte together. `up` has a directory that ends with it.

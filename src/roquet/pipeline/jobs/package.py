@@ -26,7 +26,7 @@ from roquet.pipeline.durable_files import put_in_place
 from roquet.pipeline.errors import PipelineError
 
 # What tasks import; libraries of the command line are for the driver alone.
-LIBRARIES: Final = ("lz4", "msgspec", "numpy", "pyarrow", "uvloop", "zstandard")
+LIBRARIES: Final = ("backports.zstd", "lz4", "msgspec", "numpy", "pyarrow", "uvloop")
 _PACKAGES: Final = ("roquet", "pyspark_rocketmq", "pyspark_rocketmq_store")
 _MANIFEST: Final = "roquet-package.json"
 _SUFFIX: Final = ".zip"
