@@ -33,9 +33,16 @@ from roquet.store.log_scan import NO_END
 
 log = logging.getLogger(__name__)
 
-_PULLS: Final = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
+_LONG_POLLS: Final = frozenset(
+    (
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.POP_MESSAGE,
+        RequestCode.NOTIFICATION,
+    )
+)
 # The fast port is for what answers at once.
-_FAST_ROUTES: Final = tuple(route for route in ROUTES if route.code not in _PULLS)
+_FAST_ROUTES: Final = tuple(route for route in ROUTES if route.code not in _LONG_POLLS)
 
 
 @asynccontextmanager

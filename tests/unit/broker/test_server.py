@@ -1,12 +1,13 @@
 """What a broker makes of the directory that it is started with."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from roquet.broker.broker import Broker
 from roquet.broker.server import serve_broker
-from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.settings.config import FAST_PORT_DISTANCE, BrokerConfig
 from roquet.broker.tables.offsets import transaction_progress_of
 from roquet.clock import SystemClock
 from roquet.protocol.bodies.offsets import (
@@ -14,7 +15,10 @@ from roquet.protocol.bodies.offsets import (
     TimerProgress,
     TransactionProgress,
 )
+from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.fields import NoFields
 from roquet.protocol.names import HALF_TOPIC
+from tests.support.blocking_peer import BlockingPeer
 from tests.support.broker_bed import broker_bed
 from tests.support.drafts import draft
 from tests.support.quick_disk import QuickDisk
@@ -62,6 +66,22 @@ async def test_progress_that_a_shorter_log_does_not_have_is_forgotten_before_tha
         put_waiting(broker, 3)
         files = [path.read_bytes() for path in sorted((tmp_path / "config").glob("*.json"))]
     assert not any(b":3" in content for content in files)
+
+
+@pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.POP_MESSAGE])
+async def test_what_may_wait_is_refused_at_the_fast_port(tmp_path: Path, code: RequestCode) -> None:
+    config = BrokerConfig(store=small_config(tmp_path), listen_port=0)
+    async with serve_broker(config, SystemClock(), QuickDisk()) as broker:
+        port = broker.config.listen_port
+        at_fast_port, at_port = await asyncio.to_thread(
+            lambda: [asked(each, code) for each in (port + FAST_PORT_DISTANCE, port)]
+        )
+    assert at_fast_port == ResponseCode.REQUEST_CODE_NOT_SUPPORTED != at_port
+
+
+def asked(port: int, code: RequestCode) -> int:
+    with BlockingPeer(f"127.0.0.1:{port}") as peer:
+        return peer.call(code, NoFields()).code
 
 
 def put_waiting(broker: Broker, count: int) -> None:
