@@ -25,6 +25,10 @@ What happens on a timeout of the disk or of a slave, without a slave, and after 
                          client that asked has it
     end of transaction,  KEEP_WAITING: no reply before it is safe   SERVICE_NOT_AVAILABLE
     resumed check
+    pop                  IGNORE: its reply all the same; after a    SERVICE_NOT_AVAILABLE
+                         crash its messages may come early
+    ack, or change, of   REFUSE: SYSTEM_ERROR, the message may      SYSTEM_ERROR, likewise
+    a popped message     come again
     delayed message      KEEP_WAITING: delivery continues late      never continues
     check-back           DROP: its producer is not asked in this    never asked
                          round, but in the next

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 from roquet.broker.errors import BadReceipt
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import Property
+from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import RETRY_PREFIX
 
@@ -95,13 +96,18 @@ def offsets_info(kind: str, queue_id: int, offsets: Sequence[int]) -> str:
 
 
 def with_receipt(record: bytes, topic: str, receipt: Receipt) -> bytes:
-    """A record of a retry topic as the client of `topic` gets it."""
+    """A record of a retry topic as the client of `topic` gets it.
+
+    One whose properties are as large as they may be has none: the client makes it of the reply.
+    """
     message = read_record(record)
     properties = b"%b\x02%b\x01%b" % (
         message.raw_properties.removesuffix(b"\x02"),
         Property.POP_CHECK_POINT.encode(),
         receipt.text.encode(),
     )
+    if len(properties) > PROPERTIES_SIZE_MAX:
+        properties = message.raw_properties
     draft = RecordDraft(
         queue_id=message.queue_id,
         flag=message.flag,

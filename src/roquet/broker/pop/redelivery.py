@@ -18,7 +18,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
-from roquet.broker.errors import BadName
 from roquet.broker.messages.appending import NewMessage, append_message
 from roquet.broker.pop.in_flight import CheckPoint
 from roquet.broker.pop.journal import PopJournal
@@ -106,33 +105,35 @@ def redeliver(broker: Broker, point: CheckPoint) -> None:
         return
     # Apache's popReviveSkipIfGroupAbsent: a group that was deleted gets nothing any more.
     if group in broker.tables.groups or not broker.config.drop_pops_of_lost_groups:
-        for offset in offsets:
-            _redeliver_one(broker, point, offset)
+        lost = [offset for offset in offsets if not _is_redelivered(broker, point, offset)]
+        if lost:
+            log.warning(
+                "%d messages from %d on in queue %d of %s are not redelivered to group %s: they"
+                " have expired, or cannot be read",
+                *(len(lost), lost[0], queue_id, topic, group),
+            )
     broker.waiting.pops.note_acks(point.key, offsets)
 
 
-def _redeliver_one(broker: Broker, point: CheckPoint, offset: int) -> None:
+def _is_redelivered(broker: Broker, point: CheckPoint, offset: int) -> bool:
+    """False if the message is gone. Raises Refused."""
     group, topic, queue_id = point.key.queue
     message = _stored(broker, topic, queue_id, offset)
     if message is None:
-        log.warning(
-            "message %d in queue %d of %s is not redelivered to group %s: it has expired",
-            *(offset, queue_id, topic, group),
-        )
-        return
+        return False
     target = topic
     if not topic.startswith(RETRY_PREFIX):
         target = retry_topics(broker.config, group, topic)[0]
+    broker.tables.topics.find_or_create(target, RETRY_QUEUE_COUNT)
+    again = retried(message, point, target, broker.messages.store_host)
     try:
-        broker.tables.topics.find_or_create(target, RETRY_QUEUE_COUNT)
-        append_message(broker.messages, retried(message, point, target, broker.messages.store_host))
-    except (BadName, Refused) as error:
-        if error.code is not ResponseCode.MESSAGE_ILLEGAL and not isinstance(error, BadName):
+        append_message(broker.messages, again)
+    except Refused as refused:
+        if refused.code is not ResponseCode.MESSAGE_ILLEGAL:
             raise
-        log.error(  # noqa: TRY400  No traceback is needed.
-            "message %d in queue %d of %s is not redelivered to group %s: %s",
-            *(offset, queue_id, topic, group, error),
-        )
+        # Its properties are as large as they may be: it comes without ours.
+        append_message(broker.messages, replace(again, properties=message.property_text))
+    return True
 
 
 def retried(

@@ -454,3 +454,30 @@ async def test_operators_see_what_is_in_flight(bed: BrokerBed, client: BedClient
     assert shown.in_flight == {GROUP: DelayedMessages(count=1, next_due_ms=due_ms)}
     assert shown.waiting_pops == {GROUP: 1}
     waiting.cancel()
+
+
+async def test_a_message_that_is_gone_is_not_waited_for(
+    bed: BrokerBed, client: BedClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        bed.put()
+    await pop(client)
+    bed.broker.store.delete_topic(TOPIC)
+    bed.clock.advance(10)
+    redeliver_slice(bed.broker)
+    assert bed.broker.waiting.pops.in_flight.count == 0
+    assert "3 messages from 0 on in queue 0 of TopicA are not redelivered" in caplog.text
+
+
+async def test_a_message_without_room_for_more_properties_comes_again_all_the_same(
+    tmp_path: Path,
+) -> None:
+    config = small_config(tmp_path, commit_log_file_size=1 << 17)
+    async with broker_bed(tmp_path, store=config) as bed:
+        bed.broker.tables.topics.find_or_create(TOPIC, 1)
+        client = bed.connect()
+        bed.put(properties={"a": "x" * 32_730})
+        await pop(client)
+        (message,) = (await popped_after(bed, client, 10)).messages
+        assert (message.body, message.reconsume_times, message.topic) == (b"hello", 1, TOPIC)
+        assert len(message.properties["a"]) == 32_730
