@@ -6,6 +6,7 @@ are files, and are run by the console that shows them. What is shown has to be w
 interrupted when everything before it was printed.
 """
 
+import logging
 import os
 import re
 import signal
@@ -68,7 +69,7 @@ class PageRun:
     def _run(self, block: Block) -> str:
         printed = StringIO()
         code = compile(self._here(block.text), f"block {block.number}", "exec")
-        with redirect_stdout(printed), _limited():
+        with redirect_stdout(printed), _limited(), _logging_as_before():
             exec(code, self._names)  # noqa: S102  It is our own page.
         return printed.getvalue()
 
@@ -142,6 +143,18 @@ def _limited() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _logging_as_before() -> Iterator[None]:
+    """Frameworks set up the logging of the program that they are in, and here it is the tests'."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.handlers[:] = handlers
 
 
 def matches(expected: str, printed: str) -> bool:

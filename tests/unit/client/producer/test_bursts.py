@@ -4,6 +4,7 @@ Against servers that are processes of their own: they go on while this one is bu
 """
 
 import asyncio
+import time
 from collections.abc import Iterator
 from concurrent.futures import wait
 
@@ -58,14 +59,16 @@ async def test_a_burst_leaves_the_loop_free_once_its_tasks_have_started(
         await producer.send(Message(TOPIC, BODY), timeout_s=PATIENT_S)
         holds = LoopHolds()
         burst = asyncio.gather(*(producer.send(Message(TOPIC, BODY)) for _ in range(count)))
+        started_at_s = time.thread_time()
         # asyncio starts all tasks in one turn.
         await asyncio.sleep(0)
+        start_s = time.thread_time() - started_at_s
         holds.start()
         receipts = await burst
         holds.stop()
     assert len(receipts) == count, broker.log_tail()
-    # CPU time of one turn: a twentieth of a second, and what a busy machine adds to it.
-    assert holds.longest_s < 0.5
+    # CPU time of one turn: a small part of what the start takes, which is asyncio's own.
+    assert holds.longest_s < start_s
 
 
 @pytest.mark.slow

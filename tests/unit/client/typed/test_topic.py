@@ -157,7 +157,7 @@ def test_what_cannot_be_decoded_is_a_dead_letter_at_once_with_its_reason(
     with Producer(cluster.name_server, "shop") as producer, reading:
         producer.send(Message(topic.name, b'{"number":"seven"}'))
         producer.send(topic(Order(8)))
-        cluster.consumed(group)
+        cluster.consumed(group, allow_dead_letters=True)
         wait_until(lambda: got)
     assert got == [Order(8)]
     with Admin(cluster.name_server) as admin:
