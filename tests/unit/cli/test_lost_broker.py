@@ -22,6 +22,10 @@ class Pair(NamedTuple):
     metrics: str
 
 
+# The shortest period that brokers accept.
+SOON_REGISTERED = {"registerNameServerPeriod": "10000"}
+
+
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
     """Two masters, of which one was killed."""
@@ -29,7 +33,9 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     names = OurNameServer(tmp_path / "names", "--http", metrics)
     with (
         names,
-        OurBroker(tmp_path / "a", names.address, broker_name="broker-a") as survivor,
+        OurBroker(
+            tmp_path / "a", names.address, broker_name="broker-a", configuration=SOON_REGISTERED
+        ) as survivor,
         OurBroker(tmp_path / "b", names.address, broker_name="broker-b") as killed,
     ):
         wait_until(lambda: len(shown(names)["brokers"]) == 2)
