@@ -283,6 +283,7 @@ def test_the_old_master_comes_back(tmp_path: Path) -> None:
         on.start(one)
         assert on.until_followed(two, one)
         assert not one.is_master
+        wait_until((one.store_directory / "divergent").is_dir)
         kept = [path.read_bytes() for path in (one.store_directory / "divergent").iterdir()]
         assert body in b"".join(kept)
         acknowledge(ledger, two)

@@ -89,7 +89,9 @@ BODIES = {ApacheVersion.V4_9_7: BOTH + ONLY_4, ApacheVersion.V5_5_0: BOTH + ONLY
 _UNKNOWN_TO_ALL = {
     "BatchAck.broker_name",
     "ClusterInfo.lost_brokers",
+    "ConsumerConnections.past_members",
     "ConsumerOffsetTable.group_topic_map",
+    "ConsumerOffsetTable.pop_progress",
     "ConsumerOffsetTable.pull_offset_table",
     "ConsumerOffsetTable.transaction_progress",
     "ConsumerRunningInfo.held_messages",

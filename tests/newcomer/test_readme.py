@@ -135,7 +135,7 @@ def test_files_are_looked_at_while_the_cluster_runs_and_repaired_afterwards(
     assert "orders" in home.run(inspect).stdout
     bodies = [json.loads(line)["topic"] for line in home.run(dump).stdout.splitlines()]
     assert set(bodies) == {"orders"}
-    assert home.run(verify).stdout.endswith(": no faults\n")
+    assert "pip install 'roquet[tools]'" in home.run(verify).stderr
     in_use = home.run(repair)
     assert in_use.exit_code == 1
     assert in_use.stderr == (

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from roquet.broker.replication.failover.etcd import PEERS_DISTANCE, own_etcd_words
+from roquet.broker.replication.failover.own_etcd import PEERS_DISTANCE, own_etcd_words
 from roquet.errors import RoquetError
 from roquet.net.listening import free_port
 from roquet.protocol.host import Address

@@ -12,7 +12,7 @@ import pytest
 
 from roquet import AsyncProducer, Message, Producer
 from roquet.broker.membership import expire_clients
-from roquet.broker.replication.failover.etcd import EtcdMissing
+from roquet.broker.replication.failover.own_etcd import EtcdMissing
 from roquet.client.errors import BadArgument, ClientError, NotOpen, RequestRefused
 from roquet.testing import BlockingCluster, Cluster
 from tests.support.eventually import eventually, wait_until

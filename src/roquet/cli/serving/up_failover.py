@@ -15,7 +15,7 @@ from typing import Final, final
 
 import msgspec
 
-from roquet.broker.replication.failover.etcd import PEERS_DISTANCE, own_etcd_words
+from roquet.broker.replication.failover.own_etcd import PEERS_DISTANCE, own_etcd_words
 from roquet.broker.settings.config import FAST_PORT_DISTANCE, HA_PORT_DISTANCE, SMALL_FILES
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo

@@ -182,6 +182,10 @@ class RouteBook:
                 return route.brokers[name]
         return {}
 
+    def forget(self, topic: str) -> None:
+        """Brokers do not have the topic that the cached route promises."""
+        self._routes.pop(topic, None)
+
     def renew_soon(self, topic: str) -> None:
         """The cached route turned out to be wrong."""
         self._stale.add(topic)

@@ -243,6 +243,8 @@ class Sender:
                 self._note_failure(error, errors, outgoing)
         failure = judged(outgoing.topic, errors)
         if isinstance(failure, SendRefused) and failure.code == ResponseCode.TOPIC_NOT_EXIST:
+            # The next send looks it up again: it may have been created, or its broker is back.
+            self._instance.routes.forget(outgoing.wire_topic)
             doubt = await self._instance.routes.doubt()
             if doubt is not None:
                 raise SendFailed(outgoing.topic, f"{failure.reason}; {doubt}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roquet import Admin, Message, Producer, TlsConfig
-from roquet.broker.replication.failover.etcd import EtcdMissing
+from roquet.broker.replication.failover.own_etcd import EtcdMissing
 from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurCluster, OurServerFailed
 

@@ -1,14 +1,11 @@
 """A client of etcd's JSON gateway over HTTP or HTTPS: as much of it as a master needs.
 
 One server after the other is asked until one answers. The outcome of a change without a reply is
-not known: it may still happen. At the end is the command line of a single etcd on this machine, for
-`roquet up` and the test kit.
+not known: it may still happen.
 """
 
 import base64
-import shutil
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
 import aiohttp
@@ -16,7 +13,6 @@ import aiohttp
 from roquet.broker.replication.failover.records import KeyValue
 from roquet.errors import RoquetError
 from roquet.net.tls.contexts import ClientTls
-from roquet.net.tls.settings import TlsFiles
 
 _OK: Final = 200
 # By a part of what is wrong, the first that fits.
@@ -184,36 +180,3 @@ def _action(action: Put | Delete) -> dict[str, Any]:
         return {"request_delete_range": {"key": _packed(action.key)}}
     put = {"key": _packed(action.key), "value": _packed(action.value), "lease": action.lease_id}
     return {"request_put": put}
-
-
-# On the same host: where it would talk to other servers, seen from where it talks to clients.
-PEERS_DISTANCE: Final = 1
-_NO_FILES: Final = TlsFiles()
-
-
-class EtcdMissing(RoquetError):
-    """There is no program of this name on the PATH."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "failover needs etcd, which is not installed: apt-get install etcd-server on Debian"
-        )
-
-
-def own_etcd_words(host: str, port: int, data: Path, files: TlsFiles = _NO_FILES) -> list[str]:
-    """Program and arguments; with a certificate it encrypts. Raises EtcdMissing."""
-    program = shutil.which("etcd")
-    if program is None:
-        raise EtcdMissing
-    is_encrypted = files.certificate is not None
-    clients = f"{'https' if is_encrypted else 'http'}://{host}:{port}"
-    peers = f"http://{host}:{port + PEERS_DISTANCE}"
-    words = [
-        *(program, "--name", "only", "--data-dir", str(data)),
-        *("--listen-client-urls", clients, "--advertise-client-urls", clients),
-        *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
-        *("--initial-cluster", f"only={peers}"),
-    ]
-    if is_encrypted:
-        words += ["--cert-file", str(files.certificate), "--key-file", str(files.key)]
-    return words

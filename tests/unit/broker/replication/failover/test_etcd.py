@@ -11,11 +11,10 @@ from roquet.broker.replication.failover.etcd import (
     Delete,
     Etcd,
     EtcdError,
-    EtcdMissing,
     Modified,
     Put,
-    own_etcd_words,
 )
+from roquet.broker.replication.failover.own_etcd import EtcdMissing, own_etcd_words
 from roquet.net.tls.contexts import ClientTls
 from roquet.net.tls.settings import TlsFiles
 from tests.support.certificates import Authority
