@@ -214,7 +214,7 @@ async def test_offsets_that_were_copied_are_kept_up_to_the_end_of_the_log(
     await eventually(lambda: two.broker.store.log_end == one.broker.store.log_end)
     await switch(place, one, two)
     assert two.broker.tables.offsets.find(GROUP, TOPIC, 0) == 1
-    # Nobody can have read what the log does not have: it would be skipped when it comes.
+    # No client can have read what the log does not have: it would be skipped when it comes.
     assert two.broker.tables.offsets.find(GROUP, TOPIC, 1) == 0
 
 

@@ -99,7 +99,7 @@ def redeliver(broker: Broker, point: CheckPoint) -> None:
     offsets = point.open_offsets
     store = broker.store
     if store.max_offset(topic, queue_id) <= offsets[-1] < store.end_offset(topic, queue_id):
-        # After a start: replicas have not confirmed it again, and nobody may read it yet.
+        # After a start: replicas have not confirmed it again, so it cannot be read yet.
         journal = broker.waiting.pops
         journal.in_flight.postpone(point, journal.steady_ms + _UNREADABLE_PAUSE_MS)
         return
