@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roquet.errors import RoquetError
+from roquet.time_spans import span_text
 
 FINISHED: Final = 0
 FAILED: Final = 1  # or, for jobs that check something: found an error
@@ -337,7 +338,7 @@ def shown(value: Fact) -> str:
         case datetime():
             return value.astimezone(UTC).isoformat(timespec="milliseconds")
         case timedelta():
-            return _span_text(value)
+            return span_text(value)
         case Mapping():
             return shown(", ".join(f"{name}={text}" for name, text in value.items()) or None)
         case _:
@@ -354,22 +355,6 @@ def _as_json(value: Fact) -> Fact:
             return value.total_seconds()
         case _:
             return value
-
-
-def _span_text(span: timedelta) -> str:
-    """Its two largest units."""
-    if timedelta() < abs(span) < timedelta(seconds=1):
-        return f"{round(span / timedelta(milliseconds=1))} ms"
-    seconds = int(span.total_seconds())
-    if abs(seconds) < 60:
-        return f"{seconds} s"
-    minutes, hours = abs(seconds) // 60, abs(seconds) // 3600
-    sign = "-" if seconds < 0 else ""
-    if minutes < 60:
-        return f"{sign}{minutes} min {abs(seconds) % 60} s"
-    if hours < 48:
-        return f"{sign}{hours} h {minutes % 60} min"
-    return f"{sign}{hours // 24} d {hours % 24} h"
 
 
 def heading(name: str) -> str:

@@ -1,6 +1,6 @@
 """Findings of `roquet doctor` as texts, for tests."""
 
-from roquet.cli.doctor.finding import Finding, Severity
+from roquet.client.admin.doctor.finding import Finding, Severity
 
 
 def bad(found: list[Finding]) -> list[str]:

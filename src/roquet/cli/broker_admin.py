@@ -9,7 +9,6 @@ from typing import Final
 from roquet.cli.admin_commands.commands import Commands, Session, brokers_named
 from roquet.cli.admin_commands.failures import DONE, NOT_FOUND, Failed
 from roquet.cli.argument_types import pair, whole_number
-from roquet.cli.cluster import role_of
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.errors import RequestRefused
 from roquet.errors import RoquetError
@@ -77,7 +76,7 @@ def _define_broker(parser: ArgumentParser) -> None:
 async def _status(session: Session) -> int:
     broker = (await brokers_named(session, session.given.broker))[0]
     statistics = await session.admin.broker_runtime(broker.address)
-    facts = {"broker": broker.broker_name, "role": role_of(broker), "address": broker.address}
+    facts = {"broker": broker.broker_name, "role": broker.role, "address": broker.address}
     table = ReportTable("status", ("name", "value"), sorted(statistics.items()))
     session.finish(Report(facts, [table]))
     return DONE
@@ -114,7 +113,7 @@ async def _set(session: Session) -> int:
             raise _refusal(error, changes) from None
         after = await session.admin.broker_config(broker.address)
         rows += [
-            (broker.broker_name, role_of(broker), key, before[key], after.get(key))
+            (broker.broker_name, broker.role, key, before[key], after.get(key))
             for key in sorted(changes)
         ]
     columns = ("broker", "role", "key", "before", "after")
@@ -168,7 +167,7 @@ async def _forget(session: Session) -> int:
         addresses = ", ".join(each.address for each in lost) or "none"
         raise Failed(f"broker {wanted!r} is not lost; lost brokers: {addresses}", NOT_FOUND)
     await session.admin.forget_broker(found)
-    facts = {"broker": found.broker_name, "role": role_of(found), "address": found.address}
+    facts = {"broker": found.broker_name, "role": found.role, "address": found.address}
     session.finish(Report(facts))
     return DONE
 

@@ -70,15 +70,11 @@ async def show_brokers(session: Session) -> int:
     return DONE if is_well else FAILED
 
 
-def role_of(broker: BrokerInfo | LostBroker) -> str:
-    return "master" if broker.is_master else f"slave {broker.broker_id}"
-
-
 def _row(broker: BrokerInfo) -> tuple[Fact, ...]:
     return (
         broker.cluster,
         broker.broker_name,
-        role_of(broker),
+        broker.role,
         broker.address,
         broker.version,
         broker.put_rate,
@@ -100,7 +96,7 @@ def _switched_row(broker: BrokerInfo) -> tuple[Fact, ...]:
     displaced, divergent = broker.displaced, broker.divergent
     return (
         broker.broker_name,
-        role_of(broker),
+        broker.role,
         broker.address,
         None if displaced is None else displaced.epoch,
         None if displaced is None else displaced.by,
@@ -115,7 +111,7 @@ def _lost_row(lost: LostBroker) -> tuple[Fact, ...]:
     return (
         lost.cluster,
         lost.broker_name,
-        role_of(lost),
+        lost.role,
         lost.address,
         lost.since,
         lost.reason,

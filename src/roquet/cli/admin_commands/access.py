@@ -24,13 +24,12 @@ from typing import Final
 
 import msgspec
 
+from roquet.client.admin.remedies import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
 from roquet.client.admin.servers import ADMIN_TIMEOUT_S, AdminOptions
 from roquet.client.cluster.name_servers import ENVIRONMENT_NAME
 from roquet.client.config import Credentials, TlsConfig
 from roquet.errors import RoquetError
 
-ACCESS_KEY_VARIABLE: Final = "ROQUET_ACCESS_KEY"
-SECRET_KEY_VARIABLE: Final = "ROQUET_SECRET_KEY"  # noqa: S105  The name of one.
 SECURITY_TOKEN_VARIABLE: Final = "ROQUET_SECURITY_TOKEN"  # noqa: S105  The name of one.
 # Where `roquet up` puts it.
 ADDRESS_DEFAULT: Final = "127.0.0.1:9876"

@@ -9,13 +9,8 @@
 
 from typing import Final, NamedTuple
 
-from roquet.cli.admin_commands.access import (
-    ACCESS_KEY_VARIABLE,
-    SECRET_KEY_VARIABLE,
-    Access,
-    BadConfigFile,
-)
-from roquet.client.denials import Denial, denial_in
+from roquet.cli.admin_commands.access import Access, BadConfigFile
+from roquet.client.admin.remedies import denial_remedy, tls_remedy
 from roquet.client.errors import (
     BadArgument,
     GroupNotFound,
@@ -29,7 +24,7 @@ from roquet.client.errors import (
     Unreachable,
 )
 from roquet.errors import RoquetError
-from roquet.net.errors import MAY_NEED_TLS, BadAddress
+from roquet.net.errors import BadAddress
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -41,13 +36,6 @@ NO_BROKER: Final = (
     "no master is registered at the name servers: start one with roquet broker -n ADDRESS; those"
     " that were lost: roquet cluster"
 )
-_CREDENTIALS: Final = f"~/.config/roquet.toml or {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}"
-_DENIALS: Final = {
-    Denial.NO_CREDENTIALS: f"set credentials in {_CREDENTIALS}",
-    Denial.WRONG_CREDENTIALS: f"correct access key and secret in {_CREDENTIALS}",
-    Denial.NO_RIGHT: "the account is known, but may not do this: an administrator grants it"
-    " with roquet account change ACCESS_KEY, or use another account",
-}
 
 
 class Failure(NamedTuple):
@@ -117,17 +105,6 @@ def _no_name_server(error: NoNameServer, access: Access | None) -> str:
     remedy = tls_remedy(reasons) or "start one with roquet up, or set the address with -n HOST:PORT"
     where = f"{access.name_server} ({access.name_server_from})"
     return f"no name server answered at {where}: {reasons}; {remedy}"
-
-
-def tls_remedy(reason: str) -> str | None:
-    """For a server that was reached and wants TLS."""
-    return "use --tls, with --tls-ca FILE for a private CA" if MAY_NEED_TLS in reason else None
-
-
-def denial_remedy(text: str) -> str | None:
-    """For a request that access control refused."""
-    denial = denial_in(text)
-    return None if denial is None else _DENIALS[denial]
 
 
 def _refused(error: RequestRefused) -> str:

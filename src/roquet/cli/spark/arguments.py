@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from roquet.cli.admin_commands.access import (
-    ACCESS_KEY_VARIABLE,
     ADDRESS_DEFAULT,
-    SECRET_KEY_VARIABLE,
     SECURITY_TOKEN_VARIABLE,
     ConfigFile,
     TlsTable,
@@ -24,6 +22,7 @@ from roquet.cli.admin_commands.access import (
     name_server_of,
     read_config_file,
 )
+from roquet.client.admin.remedies import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
 from roquet.client.cluster.name_servers import ENVIRONMENT_NAME
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.declaring import DURATION, SIZE

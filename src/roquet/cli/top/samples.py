@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from roquet.cli.cluster import role_of
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.admin.groups import GroupMembers
@@ -123,7 +122,7 @@ def brokers_table(_before: Sample | None, now: Sample) -> ReportTable:
     rows = [
         (
             each.broker_name,
-            role_of(each),
+            each.role,
             each.address,
             each.version,
             each.put_rate,

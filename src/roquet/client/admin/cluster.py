@@ -110,6 +110,10 @@ class BrokerInfo:
     def is_master(self) -> bool:
         return self.broker_id == MASTER_ID
 
+    @property
+    def role(self) -> str:
+        return "master" if self.is_master else f"slave {self.broker_id}"
+
 
 async def list_brokers(servers: AdminServers, *, with_state: bool) -> list[BrokerInfo]:
     info = await servers.cluster_info()

@@ -81,6 +81,10 @@ class LostBroker:
     def is_master(self) -> bool:
         return self.broker_id == MASTER_ID
 
+    @property
+    def role(self) -> str:
+        return "master" if self.is_master else f"slave {self.broker_id}"
+
 
 async def lost_brokers(servers: "AdminServers") -> list[LostBroker] | None:
     """None if no name server remembers any. Raises NoNameServer if none can be reached."""

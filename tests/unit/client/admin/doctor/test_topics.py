@@ -2,8 +2,8 @@
 
 import pytest
 
-from roquet.cli.doctor import topics
-from roquet.cli.doctor.finding import Severity
+from roquet.client.admin.doctor import topics
+from roquet.client.admin.doctor.finding import Severity
 from roquet.client.admin.topics import BrokerRoute, TopicSettings
 from roquet.protocol.codes import Permission
 from tests.support.doctor_findings import bad

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from roquet.cli.doctor import groups
+from roquet.client.admin.doctor import groups
 from roquet.client.admin.groups import (
     ClientConnection,
     GroupMembers,

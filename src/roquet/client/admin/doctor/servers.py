@@ -5,11 +5,10 @@ from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import Final
 
-from roquet.cli.admin_commands.failures import denial_remedy, tls_remedy
-from roquet.cli.cluster import role_of
-from roquet.cli.doctor.finding import Finding, Severity
 from roquet.client.admin.cluster import BrokerInfo
+from roquet.client.admin.doctor.finding import Finding, Severity
 from roquet.client.admin.missing import LostBroker, MissingBroker
+from roquet.client.admin.remedies import denial_remedy, tls_remedy
 from roquet.protocol.codes import Permission
 
 # Disk usage at which brokers delete expired files at any hour, and at which they reject messages:
@@ -80,7 +79,7 @@ def of_lost(lost: Sequence[LostBroker] | None, brokers: Sequence[BrokerInfo]) ->
         yield Finding(
             Severity.PROBLEM,
             f"broker {each.broker_name}",
-            f"{role_of(each)} at {each.address} is lost since {_moment(each.since)}"
+            f"{each.role} at {each.address} is lost since {_moment(each.since)}"
             f" ({each.reason}): {_effect_of_loss(each, siblings)}",
             f"restart it; if it is gone for good: roquet broker forget {each.address}",
         )

@@ -1,6 +1,6 @@
 """Many findings of one cause are one line."""
 
-from roquet.cli.doctor.finding import Finding, Line, Severity, lines_of, summary
+from roquet.client.admin.doctor.finding import Finding, Line, Severity, lines_of, summary
 
 PROBLEM, WARNING, FINE = Severity
 

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from roquet.cli.admin_commands.commands import Session
-from roquet.cli.doctor.finding import Finding, Severity, not_asked
+from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.dead_letters import left_count
+from roquet.client.admin.doctor.finding import Finding, Severity, not_asked
 from roquet.client.admin.groups import (
     GroupMembers,
     GroupSettings,
@@ -20,7 +20,7 @@ from roquet.client.arguments import utc
 from roquet.client.errors import GroupNotFound
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import SystemClock
-from roquet.reporting import shown
+from roquet.time_spans import span_text
 
 _LAG_MAX: Final = timedelta(minutes=5)
 # A call of a listener that takes longer is worth a look.
@@ -28,8 +28,7 @@ _CALL_MAX: Final = timedelta(seconds=30)
 _SHOWN_MAX: Final = 5
 
 
-async def examine(session: Session) -> AsyncIterator[Finding]:
-    admin, wanted = session.partial, session.given.group
+async def examine(admin: AsyncAdmin, wanted: str | None) -> AsyncIterator[Finding]:
     dead = await admin.dead_letter_counts()
     waiting = await admin.waiting_messages()
     for finding in of_waiting(waiting):
@@ -76,6 +75,7 @@ def of_group_settings(group: str, settings: Mapping[str, GroupSettings]) -> Iter
 def of_progress(group: str, progress: GroupProgress, members: GroupMembers) -> Iterator[Finding]:
     subject = f"group {group}"
     is_away = not members.connections
+    behind = progress.time_lag or timedelta()
     if is_away and progress.lag:
         yield Finding(
             Severity.PROBLEM,
@@ -85,14 +85,14 @@ def of_progress(group: str, progress: GroupProgress, members: GroupMembers) -> I
             f"start its consumers; or if it is unused: roquet group delete {group}",
             "no member is connected, and messages are waiting",
         )
-    elif not is_away and progress.lag and (progress.time_lag or timedelta()) > _LAG_MAX:
+    elif not is_away and progress.lag and behind > _LAG_MAX:
         yield Finding(
             Severity.WARNING,
             subject,
-            f"{progress.lag:,} messages are waiting, the oldest for {shown(progress.time_lag)}",
+            f"{progress.lag:,} messages are waiting, the oldest for {span_text(behind)}",
             "add members up to the number of queues, or inspect a slow one: roquet group"
             f" members {group} --member CLIENT",
-            f"messages are waiting for more than {shown(_LAG_MAX)}",
+            f"messages are waiting for more than {span_text(_LAG_MAX)}",
         )
     topics = {each.queue.topic for each in progress.queues}
     queue_count = max(
@@ -189,7 +189,7 @@ def _in_hand(in_hand: Sequence[MessageInHand]) -> str | None:
     others = f", and {len(stuck) - 1} more" if len(stuck) > 1 else ""
     return (
         f"has not finished message {message} of {_place(oldest.queue)} for"
-        f" {shown(oldest.held)}{others}"
+        f" {span_text(oldest.held)}{others}"
     )
 
 
@@ -203,7 +203,7 @@ def _unfinished(info: MemberInfo, now: datetime) -> str | None:
     queue = max(waits, key=waits.__getitem__, default=None)
     if queue is None or waits[queue] <= _CALL_MAX:
         return None
-    return f"has finished no message of {_place(queue)} for {shown(waits[queue])}"
+    return f"has finished no message of {_place(queue)} for {span_text(waits[queue])}"
 
 
 def _place(queue: QueueRef) -> str:

@@ -2,19 +2,18 @@
 
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 
-from roquet.cli.admin_commands.commands import Session
-from roquet.cli.doctor.finding import Finding, Severity, not_asked
-from roquet.cli.doctor.servers import permission_in
+from roquet.client.admin.admin import AsyncAdmin
+from roquet.client.admin.doctor.finding import Finding, Severity, not_asked
+from roquet.client.admin.doctor.servers import permission_in
 from roquet.client.admin.topics import BrokerRoute, TopicSettings
 from roquet.client.errors import TopicNotFound
 from roquet.protocol.codes import Permission
 
 
 async def examine(
-    session: Session, brokers: Mapping[str, Mapping[str, str]]
+    admin: AsyncAdmin, wanted: str | None, brokers: Mapping[str, Mapping[str, str]]
 ) -> AsyncIterator[Finding]:
     """`brokers` are the settings of masters."""
-    admin, wanted = session.partial, session.given.topic
     settings = await admin.all_topic_settings()
     if wanted is not None and wanted not in settings:
         if admin.missing:

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from roquet.cli.doctor import servers
-from roquet.cli.doctor.finding import Finding, Severity
 from roquet.client.admin.cluster import BrokerInfo, Displacement, DivergentMessages
+from roquet.client.admin.doctor import servers
+from roquet.client.admin.doctor.finding import Finding, Severity
 from roquet.client.admin.missing import LostBroker, MissingBroker
 from roquet.client.errors import Unreachable
 from roquet.net.errors import MAY_NEED_TLS
