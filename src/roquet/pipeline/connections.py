@@ -37,6 +37,9 @@ T = TypeVar("T")
 
 _PAUSE_S_FIRST: Final = 0.1
 _PAUSE_S_MAX: Final = 5.0
+# A topic that is missing when a query starts is most likely misspelt; but it also seems to be
+# missing while its only broker restarts.
+MISSING_GRACE: Final = timedelta(seconds=10)
 # Errors of servers and of routes to them.
 UNANSWERED: Final = (NoNameServer, RequestRefused, TopicNotFound, Unreachable)
 
@@ -97,18 +100,39 @@ def cluster_admin(brokers: Mapping[str, str]) -> Admin:
     )
 
 
-def may_pass(error: ClientError, *, is_starting: bool = False) -> bool:
+def is_missing_topic(error: ClientError) -> bool:
+    match error:
+        case RequestRefused():
+            return error.code == ResponseCode.TOPIC_NOT_EXIST
+        case TopicNotFound():
+            return error.is_missing
+    return False
+
+
+def stays_missing(reader: TopicReader, topic: str, timeout: timedelta) -> bool:
+    """Whether a topic is deleted: that of a broker which restarts comes back."""
+    try:
+        retried(lambda: reader.queues(topic), timeout)
+    except TopicNotFound as error:
+        return error.is_missing
+    return False
+
+
+def may_pass(error: ClientError) -> bool:
     """Whether the same request may succeed a little later.
 
     A missing topic may come back, with its broker or with the routes of a restarted name server.
-    When a query starts, the name is most likely misspelt.
     """
-    match error:
-        case RequestRefused():
-            return error.is_busy or (error.code == ResponseCode.TOPIC_NOT_EXIST and not is_starting)
-        case TopicNotFound():
-            return not (error.is_missing and is_starting)
+    if isinstance(error, RequestRefused):
+        return error.is_busy or is_missing_topic(error)
     return isinstance(error, UNANSWERED)
+
+
+def retry_time(error: ClientError, timeout: timedelta, *, is_starting: bool = False) -> timedelta:
+    """How long a request that failed with this error is retried."""
+    if not may_pass(error):
+        return timedelta()
+    return min(timeout, MISSING_GRACE) if is_starting and is_missing_topic(error) else timeout
 
 
 def retried(ask: Callable[[], T], timeout: timedelta, *, is_starting: bool = False) -> T:
@@ -116,15 +140,15 @@ def retried(ask: Callable[[], T], timeout: timedelta, *, is_starting: bool = Fal
 
     Raises its last error when time is up, and at once one that a retry does not change.
     """
-    deadline = time.monotonic() + timeout.total_seconds()
+    started_s = time.monotonic()
     backoff = Backoff(_PAUSE_S_FIRST, _PAUSE_S_MAX)
     while True:
         try:
             return ask()
         except UNANSWERED as error:
-            is_final = not may_pass(error, is_starting=is_starting)
             pause_s = backoff.next_s()
-            if is_final or time.monotonic() + pause_s > deadline:
+            limit_s = retry_time(error, timeout, is_starting=is_starting).total_seconds()
+            if time.monotonic() + pause_s > started_s + limit_s:
                 raise
             log.warning("retrying in %.1f s: %s", pause_s, error)
         time.sleep(pause_s)

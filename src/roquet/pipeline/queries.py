@@ -32,6 +32,8 @@ _PROGRESS_INTERVAL_S: Final = 0.5
 # A line that ends a Python traceback: the error's full name, and its text.
 _OURS: Final = re.compile(r"^roquet(?:\.\w+)*\.(?:\w+): (?P<text>.+)$")
 _THEIRS: Final = re.compile(r"^(?P<text>(?:\w+\.)*\w*(?:Error|Exception|Interrupt): .+)$")
+# The Python of executors lacks what the formats need.
+_NO_MODULE: Final = re.compile(r"No module named '(?P<name>roquet|pyarrow|numpy|msgspec)\b")
 _SLOW_START: Final = ("failed to connect back", "CANNOT_OPEN_SOCKET")
 
 
@@ -75,6 +77,11 @@ def failure_of(text: str) -> QueryFailed:
         return QueryFailed(
             "Spark's Python did not start within its ten seconds: the machine is too busy; run the"
             " job again when it is less busy"
+        )
+    if found := _NO_MODULE.search(text):
+        return QueryFailed(
+            f"the Python of Spark's executors has no module {found['name']!r}: create an archive"
+            " with 'roquet spark package FILE' and give it with --archive"
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for pattern in (_OURS, _THEIRS):

@@ -11,11 +11,12 @@ from roquet.client.errors import (
     TopicNotFound,
     Unreachable,
 )
-from roquet.pipeline.connections import may_pass, retried
+from roquet.pipeline.connections import may_pass, retried, retry_time
 from roquet.protocol.codes import ResponseCode
 
 A_LITTLE = timedelta(milliseconds=200)
 FOR_LONG = timedelta(minutes=10)
+NOT_AT_ALL = timedelta()
 
 MISSING = TopicNotFound("orders", "no broker has it")
 NOT_NOW = TopicNotFound("orders", "nobody can be asked for it", is_missing=False)
@@ -41,11 +42,14 @@ def refused(code: int) -> RequestRefused:
     ],
     ids=str,
 )
-def test_a_missing_topic_is_final_only_when_a_query_starts(
+def test_a_missing_topic_is_waited_for_less_when_a_query_starts(
     error: ClientError, in_the_middle: bool, at_the_beginning: bool
 ) -> None:
     assert may_pass(error) is in_the_middle
-    assert may_pass(error, is_starting=True) is at_the_beginning
+    at_first = retry_time(error, FOR_LONG, is_starting=True)
+    assert retry_time(error, FOR_LONG) == (FOR_LONG if in_the_middle else NOT_AT_ALL)
+    assert (at_first == FOR_LONG) is at_the_beginning
+    assert (at_first > NOT_AT_ALL) is in_the_middle
 
 
 def test_a_question_is_asked_until_it_is_answered() -> None:

@@ -79,6 +79,12 @@ def test_what_cannot_be_read_is_reported_by_its_first_line() -> None:
     assert "no reason" in str(failure_of(""))
 
 
+def test_executors_without_the_formats_are_told_of_the_archive() -> None:
+    text = "Traceback\n  import pyarrow\nModuleNotFoundError: No module named 'pyarrow'\n"
+    assert "'roquet spark package FILE'" in str(failure_of(text))
+    assert "'pyarrow'" in str(failure_of(text))
+
+
 def test_a_python_that_was_too_slow_is_a_reason_to_start_again() -> None:
     assert is_slow_start("org.apache.spark.SparkException: Python worker failed to connect back.")
     assert not is_slow_start(PAGES)

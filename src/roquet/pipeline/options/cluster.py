@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from roquet.client.cluster.name_servers import name_server_source
+from roquet.client.config import TlsConfig, tls_context
+from roquet.client.errors import BadArgument
+from roquet.client.names import check_group
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.declaring import DURATION, SECRET, option
 from roquet.settings.options import STRICT_BOOLEAN, TEXT
@@ -49,3 +53,21 @@ class ClusterOptions:
             raise BadOption("accessKey", "give both 'accessKey' and 'secretKey', or neither")
         if self.tls_ca_file is not None and not self.tls:
             raise BadOption("tlsCaFile", "requires tls=true")
+        try:
+            name_server_source(self.name_server)
+        except BadArgument as error:
+            raise BadOption("nameServer", str(error)) from None
+        if self.tls_ca_file is not None:
+            try:
+                tls_context(TlsConfig(ca_file=self.tls_ca_file))
+            except BadArgument as error:
+                raise BadOption("tlsCaFile", str(error)) from None
+
+
+def check_group_option(name: str, group: str | None) -> None:
+    """Raises BadOption for a value that is no name of a group."""
+    try:
+        if group is not None:
+            check_group(group)
+    except BadArgument as error:
+        raise BadOption(name, str(error)) from None

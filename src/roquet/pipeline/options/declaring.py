@@ -27,6 +27,8 @@ _OPTION: Final = "option"
 _GROUP: Final = "group"
 # Options that Spark itself passes to every format.
 _ENGINE_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})
+# Spark passes the options of CREATE TABLE with this prefix, and no others.
+_TABLE_PREFIX: Final = "option."
 
 
 def option(
@@ -59,6 +61,12 @@ def read_options(kind: type[O], given: Mapping[str, str]) -> O:
     """Raises BadOption, which names the option and its possible values."""
     names = {each.name.lower(): each.name for each in declared_options(kind)}
     for name in given:
+        if name.lower().startswith(_TABLE_PREFIX):
+            raise BadOption(
+                name,
+                "CREATE TABLE does not support this format: use CREATE TEMPORARY VIEW ... USING"
+                " ... OPTIONS (...)",
+            )
         if name.lower() not in names and name.lower() not in _ENGINE_OPTIONS:
             close = difflib.get_close_matches(name.lower(), names, n=1)
             raise UnknownOption(name, names[close[0]] if close else None)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.options.cluster import ClusterOptions
+from roquet.pipeline.options.cluster import ClusterOptions, check_group_option
 from roquet.pipeline.options.declaring import (
     COUNT,
     DURATION,
@@ -211,6 +211,8 @@ class ReadOptions:
         """Raises BadOption."""
         if self.tag_expression is not None and self.sql_expression is not None:
             raise BadOption("tagExpression", "give either this or 'sqlExpression'")
+        check_group_option("groupId", self.group_id)
+        check_group_option("groupIdPrefix", self.group_id_prefix)
         _check_one("starting", self)
         _check_one("ending", self)
         if self.ending_offsets is Position.EARLIEST:

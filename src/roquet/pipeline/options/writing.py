@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.options.cluster import ClusterOptions
+from roquet.pipeline.options.cluster import ClusterOptions, check_group_option
 from roquet.pipeline.options.declaring import COUNT, SIZE, group, option
 from roquet.settings.options import TEXT, one_of
 
@@ -84,6 +84,7 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
+        check_group_option("groupId", self.group_id)
         if self.batch_size > REQUEST_SIZE_MAX:
             raise BadOption("batchSize", f"brokers accept at most {REQUEST_SIZE_MAX} bytes")
         if self.batch_count > REQUEST_COUNT_MAX:

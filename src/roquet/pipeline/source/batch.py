@@ -3,6 +3,7 @@
 `BatchReader.partitions` runs in the driver; `read_ranges` runs in tasks, for streams as well.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, final
 
@@ -14,12 +15,21 @@ from roquet.client.blocking.reader import TopicReader
 from roquet.client.group.subscriptions import subscription_of
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import RecordChunk
-from roquet.pipeline.connections import retried, topic_reader
+from roquet.pipeline.connections import (
+    UNANSWERED,
+    is_missing_topic,
+    retried,
+    stays_missing,
+    topic_reader,
+)
 from roquet.pipeline.malloc import keep_freed_memory
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.planning import QueueRange, core_count, split_evenly, task_count
 from roquet.pipeline.source.positions import batch_ranges
 from roquet.protocol.record_columns import decode_records
+from roquet.protocol.subscription import Subscription
+
+log = logging.getLogger(__name__)
 
 _OFFSET_COLUMN: Final = "queueOffset"
 # The sample of messages whose average size is taken.
@@ -84,15 +94,25 @@ def read_ranges(
         subscription = subscription_of(
             each.queue.topic, options.tag_expression, options.sql_expression
         )
-        for chunk in reader.records(
-            each.queue,
-            each.start,
-            each.end,
-            subscription=subscription,
-            skip_gone=not options.fail_on_data_loss,
-        ):
+        for chunk in _chunks(reader, options, each, subscription):
             if chunk.count:
                 yield _decoded(options, columns, chunk)
+
+
+def _chunks(
+    reader: TopicReader, options: ReadOptions, each: QueueRange, subscription: Subscription
+) -> Iterator[RecordChunk]:
+    skip_gone = not options.fail_on_data_loss
+    try:
+        yield from reader.records(
+            each.queue, each.start, each.end, subscription=subscription, skip_gone=skip_gone
+        )
+    except UNANSWERED as error:
+        if not (skip_gone and is_missing_topic(error)):
+            raise
+        if not stays_missing(reader, each.queue.topic, options.cluster.retry_timeout):
+            raise
+        log.warning("data loss: offsets from %d to %d of %s: %s", *each[1:], each.queue, error)
 
 
 def _decoded(options: ReadOptions, columns: Sequence[str], chunk: RecordChunk) -> pa.RecordBatch:

@@ -1,10 +1,11 @@
 """Where reading starts and ends: words, offsets and times of options as offsets of queues."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from roquet.client.blocking.reader import TopicReader
+from roquet.client.errors import TopicNotFound
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.reader import Bounds
 from roquet.pipeline.errors import BadOption, DataLoss
@@ -57,13 +58,43 @@ def batch_ranges(reader: TopicReader, options: ReadOptions) -> list[QueueRange]:
 
 def queues_of(reader: TopicReader, options: ReadOptions) -> list[QueueRef]:
     """All queues of all selected topics, as they are now."""
-    topics = options.topics.named
-    if topics is None:
-        topics = tuple(options.topics.chosen(reader.topics()))
-    queues = [queue for topic in topics for queue in reader.queues(topic)]
+    topics = _selected_topics(reader, options)
+    return _chosen([queue for topic in topics for queue in reader.queues(topic)], options)
+
+
+def _selected_topics(reader: TopicReader, options: ReadOptions) -> Sequence[str]:
+    named = options.topics.named
+    return options.topics.chosen(reader.topics()) if named is None else named
+
+
+def _chosen(queues: list[QueueRef], options: ReadOptions) -> list[QueueRef]:
     if options.queues is None:
         return queues
     return [queue for queue in queues if queue in options.queues]
+
+
+class FoundQueues(NamedTuple):
+    """`missing` are selected topics that do not exist now."""
+
+    queues: list[QueueRef]
+    missing: frozenset[str]
+
+
+def existing_queues(reader: TopicReader, options: ReadOptions) -> FoundQueues:
+    """As `queues_of`, without topics that were deleted. Raises TopicNotFound if all were."""
+    queues: list[QueueRef] = []
+    missing: dict[str, TopicNotFound] = {}
+    topics = _selected_topics(reader, options)
+    for topic in topics:
+        try:
+            queues += reader.queues(topic)
+        except TopicNotFound as error:
+            if not error.is_missing:
+                raise
+            missing[topic] = error
+    if missing and len(missing) == len(topics):
+        raise next(iter(missing.values()))
+    return FoundQueues(_chosen(queues, options), frozenset(missing))
 
 
 def named_queues(reader: TopicReader, options: ReadOptions) -> list[QueueRef]:

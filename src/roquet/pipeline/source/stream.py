@@ -27,13 +27,27 @@ from pyspark.sql.streaming.datasource import (
 
 from roquet.client.blocking.reader import TopicReader
 from roquet.client.queue_ref import QueueRef
-from roquet.pipeline.connections import UNANSWERED, may_pass, retried, topic_reader
+from roquet.pipeline.connections import (
+    MISSING_GRACE,
+    UNANSWERED,
+    is_missing_topic,
+    may_pass,
+    retried,
+    stays_missing,
+    topic_reader,
+)
 from roquet.pipeline.errors import DataLoss
 from roquet.pipeline.options.reading import Position, ReadOptions
 from roquet.pipeline.planning import admitted, is_held_back
 from roquet.pipeline.queue_offsets import StreamOffset, flat_table, ranges_between
 from roquet.pipeline.source.batch import average_size, planned, pull_group, read_rows
-from roquet.pipeline.source.positions import named_queues, queues_of, starting_offsets
+from roquet.pipeline.source.positions import (
+    FoundQueues,
+    existing_queues,
+    named_queues,
+    queues_of,
+    starting_offsets,
+)
 
 
 class QueueState(NamedTuple):
@@ -62,7 +76,10 @@ def states_of(reader: TopicReader, queues: Collection[QueueRef]) -> dict[QueueRe
 
 
 def states_of_some(reader: TopicReader, queues: Iterable[QueueRef]) -> dict[QueueRef, QueueState]:
-    """Without the queues of unreachable brokers. Raises RequestRefused if a broker refuses."""
+    """Without the queues of unreachable brokers and deleted topics.
+
+    Raises RequestRefused if a broker refuses.
+    """
     by_broker: dict[str, list[QueueRef]] = defaultdict(list)
     for queue in queues:
         by_broker[queue.broker_name].append(queue)
@@ -71,10 +88,21 @@ def states_of_some(reader: TopicReader, queues: Iterable[QueueRef]) -> dict[Queu
         try:
             states |= states_of(reader, its_queues)
         except UNANSWERED as error:
+            topics = {queue.topic for queue in its_queues}
+            if is_missing_topic(error) and len(topics) > 1:
+                for topic in sorted(topics):
+                    of_topic = [queue for queue in its_queues if queue.topic == topic]
+                    states |= states_of_some(reader, of_topic)
+                continue
             if not may_pass(error):
                 raise
             # The next batch asks again; meanwhile the others are read.
-            log.warning("queues of broker %s are skipped in this batch: %s", broker_name, error)
+            log.warning(
+                "queues of %s at broker %s are skipped in this batch: %s",
+                ", ".join(sorted(topics)),
+                broker_name,
+                error,
+            )
     return states
 
 
@@ -136,6 +164,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: dict[QueueRef, int] = {}
         # The end of the last planned batch.
         self._reached: Mapping[QueueRef, int] = {}
+        self._missing_topics: frozenset[str] = frozenset()
 
     # Called by Spark.
 
@@ -146,7 +175,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        queues = self._retried(lambda: queues_of(self._reader, self._options), is_starting=True)
+        queues, _ = self._retried(self._find_queues, is_starting=True)
         try:
             states = self._retried(lambda: states_of(self._reader, queues))
         except UNANSWERED:
@@ -227,15 +256,35 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = starting_offsets(self._reader, self._options, bounds, Position.LATEST)
         return StreamOffset(starts, starts)
 
+    def _find_queues(self) -> FoundQueues:
+        if self._options.fail_on_data_loss:
+            return FoundQueues(queues_of(self._reader, self._options), frozenset())
+        found = existing_queues(self._reader, self._options)
+        patience = min(self._options.cluster.retry_timeout, MISSING_GRACE)
+        deleted = {
+            topic
+            for topic in found.missing
+            if topic in self._missing_topics or stays_missing(self._reader, topic, patience)
+        }
+        if deleted != found.missing:
+            found = existing_queues(self._reader, self._options)
+        for topic in deleted - self._missing_topics:
+            log.warning("data loss: topic %s was deleted; the other topics are read", topic)
+        self._missing_topics = found.missing
+        return found
+
     def _states(self, finished: StreamOffset) -> dict[QueueRef, QueueState]:
         """The queues of reachable brokers, new ones included."""
-        queues = self._retried(lambda: queues_of(self._reader, self._options))
-        states = states_of_some(self._reader, {*queues, *finished.positions})
+        queues, missing = self._retried(self._find_queues)
+        known = {queue for queue in finished.positions if queue.topic not in missing}
+        states = states_of_some(self._reader, {*queues, *known})
         # With availableNow, skipping an unread queue would end the query as if it were complete.
         unread = [
             queue
             for queue, end in (self._target or {}).items()
-            if queue not in states and finished.positions.get(queue, 0) < end
+            if queue not in states
+            and queue.topic not in missing
+            and finished.positions.get(queue, 0) < end
         ]
         if unread:
             states |= self._retried(lambda: states_of(self._reader, unread))

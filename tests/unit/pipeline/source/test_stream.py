@@ -6,6 +6,8 @@ Spark asks in ways that lose messages if none thinks of it; each claim here is o
 import json
 import pickle
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from roquet import Admin, Credentials, Message, Producer, QueueRef, TopicReader, TopicSettings
 from roquet.client.errors import NoNameServer, RequestRefused, TopicNotFound, Unreachable
+from roquet.pipeline import connections
 from roquet.pipeline.data_sources import RocketmqDataSource
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.source.stream import QueueState, StreamReader, find_loss
@@ -228,12 +231,61 @@ def test_a_refused_reader_fails_at_once_and_also_in_the_middle(tmp_path: Path) -
             again.latestOffset(finished, ALL)
 
 
-def test_a_topic_without_a_broker_is_not_waited_for(cluster: BlockingCluster) -> None:
+def test_a_topic_without_a_broker_is_not_waited_for_longer_than_for_a_restart(
+    cluster: BlockingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MISSING_GRACE", timedelta(milliseconds=200))
     with pytest.raises(TopicNotFound):
         stream(cluster, "misspelt").initialOffset()
     # Spark calls this one first, if it does.
     with pytest.raises(TopicNotFound):
         stream(cluster, "misspelt").prepareForTriggerAvailableNow()
+
+
+def test_a_stream_that_starts_while_its_broker_restarts_waits_for_it() -> None:
+    with BlockingCluster() as cluster:
+        topic = cluster.new_topic(queues=1)
+        reader = stream(cluster, topic, startingOffsets="earliest")
+        cluster.stop_broker()
+        with ThreadPoolExecutor(1) as pool:
+            start = pool.submit(reader.initialOffset)
+            with pytest.raises(TimeoutError):
+                start.result(0.3)
+            cluster.start_broker()
+            assert start.result(30)["q"] == {f"{topic}@broker-a@0": 0}
+
+
+@pytest.mark.parametrize("chosen", ["topics", "topicPattern"])
+def test_a_deleted_topic_does_not_end_a_stream_over_others(
+    cluster: BlockingCluster, producer: Producer, chosen: str
+) -> None:
+    kept, deleted = (cluster.new_topic(queues=QUEUE_COUNT) for _ in range(2))
+    send(producer, kept, 1)
+    send(producer, deleted, 2)
+    source = RocketmqDataSource(
+        {
+            "nameServer": cluster.name_server,
+            chosen: f"{kept},{deleted}" if chosen == "topics" else f"{kept}|{deleted}",
+            "startingOffsets": "earliest",
+            "failOnDataLoss": "false",
+            "retryTimeout": "300ms",
+        }
+    )
+    reader = source.streamReader(source.schema())
+    assert isinstance(reader, StreamReader)
+    start = reader.initialOffset()
+    planned = latest(reader, start)
+    with Admin(cluster.name_server) as admin:
+        admin.delete_topic(deleted)
+    send(producer, kept, 3)
+    # The batch that was planned before, and the next one.
+    assert numbers(reader, start, planned) == [1]
+    end = latest(reader, planned)
+    assert numbers(reader, planned, end) == [3]
+    # Its offsets stay, for a topic of that name may be created again.
+    assert f"{deleted}@broker-a@0" in end["q"]
+    reader.prepareForTriggerAvailableNow()
+    assert latest(reader, end) == end
 
 
 def test_a_name_server_that_is_away_is_asked_again_and_not_for_ever() -> None:
