@@ -174,8 +174,9 @@ def resent_topics(both: Both) -> set[str]:
 def test_exports(both: Both, topic: str, tmp_path: Path, command: str, file: str) -> None:
     both.ours(command, *CLUSTER, "-f", str(tmp_path / "ours"))
     assert "success" in both.theirs(command, *CLUSTER, "-f", str(tmp_path / "theirs"))
-    ours, theirs = (
-        json.loads((tmp_path / which / file).read_text()) for which in ("ours", "theirs")
+    both.ours(command, *CLUSTER, "-f", str(tmp_path / "again"))
+    ours, theirs, again = (
+        json.loads((tmp_path / which / file).read_text()) for which in ("ours", "theirs", "again")
     )
     assert ours.keys() == theirs.keys()
     match command:
@@ -192,10 +193,16 @@ def test_exports(both: Both, topic: str, tmp_path: Path, command: str, file: str
             assert theirs["brokerConfigs"][name].items() <= ours["brokerConfigs"][name].items()
         case _:
             (name,) = theirs["evaluateReport"]
-            quotas = [each["evaluateReport"][name]["runtimeQuota"] for each in (ours, theirs)]
+            quotas = [
+                each["evaluateReport"][name]["runtimeQuota"] for each in (ours, theirs, again)
+            ]
             assert quotas[0].keys() == quotas[1].keys()
             assert quotas[0]["topicSize"] == quotas[1]["topicSize"] - len(resent_topics(both))
-            for member in ("groupSize", "oneDayNum"):
-                assert quotas[0][member] == quotas[1][member]
+            assert quotas[0]["groupSize"] == quotas[1]["groupSize"]
+            # A broker takes its samples in between: what Apache's tool was told, ours was told
+            # before or after it.
+            before, told, after = (each["oneDayNum"] for each in quotas)
+            assert told.keys() == before.keys()
+            assert all(told[name] in (before[name], after[name]) for name in told)
             totals = [each["totalData"] for each in (ours, theirs)]
             assert totals[0]["totalTps"].keys() == totals[1]["totalTps"].keys()
