@@ -3,30 +3,23 @@
 And whole sectors of the log, and the checksum of each record, give way to something else.
 """
 
-import os
 from itertools import islice
 from random import Random
 
 import pytest
 
 from tests.support.flipped_bytes import after_flip, after_garbage, original
+from tests.support.gates import IS_LONG, IS_QUICK, few
 
-IS_LONG = bool(os.environ.get("ROQUET_LONG"))
 MASKS = tuple(1 << bit for bit in range(8)) if IS_LONG else (0xFF,)
-SHARDS = 8
-QUICK_SHARDS = 2
+SHARDS = 16
 # A crashed store is opened in much the same way, so some of its bytes will do.
-CRASHED_STEP = 1 if IS_LONG else 29
+CRASHED_STEP = 97 if IS_QUICK else 29
 SECTOR_SIZE = 512
 GARBAGE_ROUNDS = 20 if IS_LONG else 1
 
 
-def _shard(number: int) -> object:
-    marks = [pytest.mark.full("the other bytes of a store")] if number >= QUICK_SHARDS else []
-    return pytest.param(number, marks=marks)
-
-
-@pytest.mark.parametrize("shard", [_shard(number) for number in range(SHARDS)])
+@pytest.mark.parametrize("shard", few(range(SHARDS), 1, "the other bytes of a store"))
 def test_a_flipped_byte_costs_at_most_its_own_message(shard: int) -> None:
     store = original(is_clean=True)
     violations = [

@@ -11,7 +11,9 @@ import re
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
+
+import pytest
 
 IS_QUICK: Final = os.environ.get("ROQUET_GATE") == "quick"
 IS_FULL: Final = os.environ.get("ROQUET_GATE") == "full"
@@ -26,6 +28,14 @@ FEWER: Final = {
 # Where the Apache version in the id of a test is the one that it runs with.
 JUDGED: Final = ("tests/interop/", "tests/pipeline/")
 _VERSION: Final = re.compile(r"4\.9\.7|5\.5\.0")
+
+
+def few(values: Iterable[Any], count: int, others: str) -> list[Any]:
+    """Parameters of a test, of which the quick gate has the first `count`."""
+    return [
+        value if number < count else pytest.param(value, marks=pytest.mark.full(others))
+        for number, value in enumerate(values)
+    ]
 
 
 def folder_of(node_id: str) -> str:
