@@ -86,13 +86,21 @@ test: export ROQUET_GATE := quick
 test-full test-long: export ROQUET_GATE := full
 test-long: export ROQUET_LONG := 1
 
-test: java tools gate check  ## what CI runs, in ten minutes; it ends with what test-full would add
+# The type checker has one thread. Meanwhile pytest compiles all test modules: otherwise each of its workers
+# would do so.
+checked: gate
+	@$(MAKE) --no-print-directory -j 2 check collected
+
+collected: $(READY)
+	@ROQUET_GATE_REPORT= $(BIN)/pytest -qq --collect-only tests > build/collected.txt || { tail -n 50 build/collected.txt; exit 1; }
+
+test: java tools checked  ## what CI runs, in ten minutes; it ends with what test-full would add
 	$(RUN_TESTS)
 
-test-full: java tools gate check  ## everything, both Apache versions, new examples: before a release
+test-full: java tools checked  ## everything, both Apache versions, new examples: before a release
 	$(RUN_TESTS)
 
-test-long: java tools gate check  ## the same proofs as test-full with counts that take hours
+test-long: java tools checked  ## the same proofs as test-full with counts that take hours
 	$(RUN_TESTS)
 
 docs: $(READY)  ## the site, in build/site; generated parts are generated first
@@ -123,4 +131,4 @@ clean:  ## remove everything that is made, not written
 	@find src -name '*.so' -delete -o -name '*.c' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: FORCE help setup java tools demo check unit pythons gate test test-full test-long docs dist sanitize fuzz bench clean
+.PHONY: FORCE help setup java tools demo check unit pythons gate checked collected test test-full test-long docs dist sanitize fuzz bench clean

@@ -18,6 +18,7 @@ from roquet.protocol.messages.record import split_records
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.common_requests import common_pull_header, common_send_header, receipt_of
 from tests.support.eventually import wait_until
+from tests.support.gates import few
 from tests.support.our_cluster import OurBroker
 from tests.support.topics import create_topic
 
@@ -94,7 +95,9 @@ def test_a_kill_repeats_no_more_than_was_delivered_since_the_last_save(quick_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize(
+    "flush", few(["ASYNC_FLUSH", "SYNC_FLUSH"], 1, "short lives with sync flush")
+)
 def test_lives_below_a_second_do_not_deliver_the_same_again_and_again(
     quick_path: Path, flush: str
 ) -> None:

@@ -21,6 +21,7 @@ from roquet.outbox.relay import OutboxRelay
 from roquet.testing import BlockingCluster
 from tests.support.databases import postgres
 from tests.support.eventually import let_run, wait_until
+from tests.support.gates import IS_QUICK
 from tests.support.outbox_shop import (
     BILL_TABLE,
     METADATA,
@@ -36,7 +37,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("outbox")]
 ROOT = Path(__file__).parents[2]
 CUSTOMERS = ("ada", "bob", "eve")
 ORDER_COUNT = 240
-KILL_COUNT = 6
+KILL_COUNT = 3 if IS_QUICK else 6
 
 
 @pytest.fixture(scope="module")
