@@ -16,8 +16,9 @@ from roquet.broker.handlers.needs import ACKING, BATCH_ACKING, CHANGING
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.subscriptions import filter_of_pop
-from roquet.broker.pop.in_flight import PopKey, QueueOfGroup
-from roquet.broker.pop.journal import JOURNAL_QUEUE_ID, POP_COUNT_MAX
+from roquet.broker.pop.acking import acknowledge, change_time
+from roquet.broker.pop.in_flight import QueueOfGroup
+from roquet.broker.pop.journal import POP_COUNT_MAX
 from roquet.broker.pop.poll_counts import PollKey
 from roquet.broker.pop.polling import answer_notification, answer_pop
 from roquet.broker.pop.popping import ANY_QUEUE, peek
@@ -42,8 +43,9 @@ from roquet.protocol.names import is_name, pop_retry_topic
 
 # A pop that reaches the broker this long after its time would be answered in vain.
 LATE_MS_MAX: Final = 500
-# Of messages that one batch may acknowledge for one check point.
-ACK_SIZE_MAX: Final = POP_COUNT_MAX // 8
+# Of the bits in which a batch acknowledges messages. A filter, or message groups, may leave out so
+# many between the first and the last of one pop.
+ACK_SIZE_MAX: Final = 8_192
 
 _READ: Final = int(Permission.READ)
 
@@ -58,7 +60,6 @@ def pop_message(broker: Broker, request: Request[PopMessageHeader]) -> Answer:
             f"the request came {now_ms - pop.born_time} ms after it was made, and its poll time is"
             f" {pop.poll_time} ms: is the network slow, or a clock wrong?",
         )
-    _check_unordered(order=pop.order)
     _check_counts(pop.max_msg_nums)
     if pop.invisible_time < 0:
         raise Refused(
@@ -88,7 +89,6 @@ def peek_message(broker: Broker, request: Request[PeekMessageHeader]) -> Reply:
 def notification(broker: Broker, request: Request[NotificationHeader]) -> Answer:
     header = request.header
     check_is_master(broker.config)
-    _check_unordered(order=header.order)
     _check_readable(broker, header.topic, header.queue_id, header.consumer_group)
     return answer_notification(broker, request)
 
@@ -99,14 +99,6 @@ def polling_info(broker: Broker, request: Request[PollingInfoHeader]) -> Reply:
     key = PollKey(header.topic, header.consumer_group, header.queue_id)
     count = broker.waiting.pop_polls.counts.get(key, 0)
     return Reply(header=PollingInfoReplyHeader(polling_num=count))
-
-
-def _check_unordered(*, order: bool | None) -> None:
-    if order:
-        raise Refused(
-            ResponseCode.INVALID_PARAMETER,
-            "ordered pops are not supported: pull in order, with a push consumer",
-        )
 
 
 def _check_counts(count: int) -> None:
@@ -140,7 +132,8 @@ def ack_message(broker: Broker, request: Request[AckMessageHeader]) -> Answer:
     _check_offset(broker, header)
     receipt = Receipt.read(header.extra_info)
     broker.messages.acks.check_room(request)
-    end = broker.waiting.pops.note_acks(_key(header, receipt), (header.offset,))
+    queue = QueueOfGroup(header.consumer_group, header.topic, header.queue_id)
+    end = acknowledge(broker, queue, receipt, (header.offset,))
     return broker.messages.acks.reply_when_safe(request, end, Reply(), OnTimeout.REFUSE)
 
 
@@ -152,8 +145,7 @@ def batch_ack_message(broker: Broker, request: Request[NoFields]) -> Answer:
         offsets = _acked_offsets(broker, ack)
         if offsets:
             queue = QueueOfGroup(ack.consumer_group, ack.topic, ack.queue_id)
-            key = PopKey(queue, ack.start_offset, ack.pop_time)
-            end = broker.waiting.pops.note_acks(key, offsets)
+            end = acknowledge(broker, queue, _receipt(ack), offsets)
     if not end:
         raise Refused(ResponseCode.NO_MESSAGE, "no message of these queues is acknowledged")
     return broker.messages.acks.reply_when_safe(request, end, Reply(), OnTimeout.REFUSE)
@@ -167,10 +159,23 @@ def _acked_offsets(broker: Broker, ack: BatchAck) -> Sequence[int]:
 
 
 def _set_bits(ack: BatchAck) -> Iterator[int]:
-    bits = int.from_bytes(ack.acked[:ACK_SIZE_MAX], "little")
-    for index in range(bits.bit_length()):
-        if bits >> index & 1:
-            yield ack.start_offset + index
+    for index, byte in enumerate(ack.acked[:ACK_SIZE_MAX]):
+        for bit in range(8) if byte else ():
+            if byte >> bit & 1:
+                yield ack.start_offset + 8 * index + bit
+
+
+def _receipt(ack: BatchAck) -> Receipt:
+    return Receipt(
+        ack.start_offset,
+        ack.pop_time,
+        ack.invisible_time,
+        ack.revive_queue_id,
+        ack.retry,
+        ack.broker_name or "",
+        ack.queue_id,
+        ack.start_offset,
+    )
 
 
 def change_invisible_time(broker: Broker, request: Request[ChangeInvisibleTimeHeader]) -> Answer:
@@ -184,19 +189,19 @@ def change_invisible_time(broker: Broker, request: Request[ChangeInvisibleTimeHe
         )
     receipt = Receipt.read(header.extra_info)
     broker.messages.acks.check_room(request)
-    old = _key(header, receipt)
-    journal = broker.waiting.pops
-    new = journal.in_flight.free_key(PopKey(old.queue, header.offset, broker.clock.now_ms()))
-    end = journal.note_change(old, new, header.invisible_time, is_suspended=header.suspend)
-    reply = ChangeInvisibleTimeReplyHeader(
-        pop_time=new.pop_time_ms, invisible_time=header.invisible_time, revive_qid=JOURNAL_QUEUE_ID
-    )
-    return broker.messages.acks.reply_when_safe(request, end, Reply(header=reply), OnTimeout.REFUSE)
-
-
-def _key(header: AckMessageHeader | ChangeInvisibleTimeHeader, receipt: Receipt) -> PopKey:
     queue = QueueOfGroup(header.consumer_group, header.topic, header.queue_id)
-    return PopKey(queue, receipt.start_offset, receipt.pop_time_ms)
+    receipt = receipt._replace(offset=header.offset)
+    changed = change_time(
+        broker, queue, receipt, header.invisible_time, is_suspended=header.suspend
+    )
+    reply = ChangeInvisibleTimeReplyHeader(
+        pop_time=changed.receipt.pop_time_ms,
+        invisible_time=changed.receipt.invisible_ms,
+        revive_qid=changed.receipt.revive_queue_id,
+    )
+    return broker.messages.acks.reply_when_safe(
+        request, changed.end, Reply(header=reply), OnTimeout.REFUSE
+    )
 
 
 def _check_offset(broker: Broker, header: AckMessageHeader | ChangeInvisibleTimeHeader) -> None:

@@ -150,10 +150,18 @@ def get_waiting(broker: Broker, _request: Request[NoFields]) -> Reply:
 def _add_pops(broker: Broker, body: WaitingMessages) -> None:
     journal = broker.waiting.pops
     jumped_ms = broker.clock.now_ms() - journal.steady_ms
-    for point in journal.in_flight.points():
-        found = body.in_flight.setdefault(point.key.queue.group, DelayedMessages())
-        found.count += point.open_bits.bit_count()
-        due_ms = point.due_ms + jumped_ms
+    out = [
+        (point.key.queue.group, point.open_bits.bit_count(), point.due_ms)
+        for point in journal.in_flight.points()
+    ] + [
+        (ordered.queue.group, 1, outing.due_ms)
+        for ordered in journal.ordered.queues()
+        for outing in ordered.out.values()
+    ]
+    for group, count, due_ms in out:
+        found = body.in_flight.setdefault(group, DelayedMessages())
+        found.count += count
+        due_ms += jumped_ms
         found.next_due_ms = due_ms if not found.next_due_ms else min(due_ms, found.next_due_ms)
     for key, count in broker.waiting.pop_polls.counts.items():
         body.waiting_pops[key.group] = body.waiting_pops.get(key.group, 0) + count

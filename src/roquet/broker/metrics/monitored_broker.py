@@ -176,7 +176,8 @@ def measure_storage(broker: Broker, own: Labels, into: Exposition) -> Iterator[N
     into.add_histogram(SYNC_TIMES, own, store.sync_times)
     into.add(TOPICS, own, len(broker.tables.topics.snapshot().topic_config_table))
     into.add(TIMERS, own, broker.waiting.delays.timers.pending_count)
-    into.add(IN_FLIGHT, own, broker.waiting.pops.in_flight.count)
+    pops = broker.waiting.pops
+    into.add(IN_FLIGHT, own, pops.in_flight.count + pops.ordered.out_count)
     yield
 
 

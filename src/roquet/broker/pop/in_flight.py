@@ -14,7 +14,7 @@ Nothing here reads or writes: `journal` notes every change, and builds this agai
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Protocol, final
 
 # Fewer entries than this are not worth to be gone through.
 _TRIM_COUNT_MIN: Final = 1024
@@ -39,6 +39,15 @@ class Place(NamedTuple):
 
     queue_id: int
     offset: int
+
+
+class Noted(Protocol):
+    """What is built from records of the journal: they are needed while it is open."""
+
+    place: Place
+
+    @property
+    def is_open(self) -> bool: ...
 
 
 @final
@@ -99,7 +108,7 @@ class InFlight:
         # The number keeps check points of one time in their order, and from being compared.
         self._due: list[tuple[int, int, CheckPoint]] = []
         self._number = 0
-        self._noted: dict[int, deque[tuple[int, CheckPoint]]] = {}
+        self._noted: dict[int, deque[tuple[int, Noted]]] = {}
         # Messages that are out.
         self.counts: Counter[QueueOfGroup] = Counter()
         self.count = 0
@@ -123,13 +132,13 @@ class InFlight:
         known = self._by_key.get(point.key)
         if known is not None:
             known.place = point.place
-            self._note(known)
+            self.note(known)
             self.ack(known, [known.offsets[n] for n in _indexes(point.acked_bits, known)])
             return
         if not point.is_open:
             return
         self._by_key[point.key] = point
-        self._note(point)
+        self.note(point)
         self._push(point)
         self._count(point.key.queue, point.open_bits.bit_count())
 
@@ -164,23 +173,24 @@ class InFlight:
         point.due_ms = due_ms
         self._push(point)
 
-    def oldest(self, queue_id: int) -> CheckPoint | None:
-        """The first open one in this queue of the journal."""
-        noted = self._noted.get(queue_id, ())
-        while noted:
-            offset, point = noted[0]
-            if point.is_open and point.place == (queue_id, offset):
-                return point
-            noted.popleft()
+    def note(self, noted: Noted) -> None:
+        """It is open, and its place is later than all others of that queue of the journal."""
+        queue_id, offset = noted.place
+        self._noted.setdefault(queue_id, deque()).append((offset, noted))
+
+    def oldest(self, queue_id: int) -> Noted | None:
+        """The first that is open in this queue of the journal."""
+        entries = self._noted.get(queue_id, ())
+        while entries:
+            offset, noted = entries[0]
+            if noted.is_open and noted.place == (queue_id, offset):
+                return noted
+            entries.popleft()
         return None
 
     def points(self) -> list[CheckPoint]:
         """All that are open."""
         return list(self._by_key.values())
-
-    def _note(self, point: CheckPoint) -> None:
-        queue_id, offset = point.place
-        self._noted.setdefault(queue_id, deque()).append((offset, point))
 
     def _push(self, point: CheckPoint) -> None:
         self._number += 1

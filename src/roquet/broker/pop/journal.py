@@ -16,6 +16,16 @@ messages are: on disk and at replicas before the client gets its reply.
     changed  a longer or shorter time is a new check point of one message; then the old one is acked
     moved    {..."d":[],"n":0,"so":17...}: the group was sent to offset 17; nothing is out
 
+Of queues that are popped in order (`ordered_queue`) there are records of ours, which Apache skips:
+
+    oCk    {"a":"","bn":"broker-a","c":"group","it":60000,"o":[17,22],"oc":[1,0],
+           "pt":1794934487260,"q":3,"sp":false,"t":"orders"}
+           17 and 22 are out until pt + it; 17 was out once before. A changed time is the same again
+    oAck   {"aol":[17],"bn":"broker-a","c":"group","q":3,"t":"orders"}
+
+Both have in POP_NEXT the first message that was not done before. As long as any is out or done
+after it, the oldest of these records is needed.
+
 A ck of a pop, or of a move, has the property POP_NEXT: where the group goes on in the queue, or -1
 where group or topic were deleted. The table of offsets is saved every few seconds; after a crash
 these properties have what it lacks.
@@ -27,18 +37,19 @@ open check point that many records follow is written again, so that a start does
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, final
 
 import msgspec
 
 from roquet.broker.messages.appending import refusal
 from roquet.broker.pop.in_flight import CheckPoint, InFlight, Place, PopKey, QueueOfGroup
+from roquet.broker.pop.ordered_queue import OrderedQueue, OrderedQueues, Outing
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.clock import Clock
 from roquet.protocol.bodies.body import Body, read_body, write_body
 from roquet.protocol.bodies.offsets import PopProgress
-from roquet.protocol.bodies.pop import AckBody, CheckPointBody
+from roquet.protocol.bodies.pop import AckBody, CheckPointBody, OrderedAckBody, OrderedPopBody
 from roquet.protocol.errors import BadBody, BadMessage, TooLarge
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import Property, StoredMessage
@@ -52,6 +63,8 @@ log = logging.getLogger(__name__)
 CHECK_POINT_TAG: Final = "ck"
 ACK_TAG: Final = "ack"
 BATCH_ACK_TAG: Final = "bAck"
+ORDERED_POP_TAG: Final = "oCk"
+ORDERED_ACK_TAG: Final = "oAck"
 # Where we write. Apache uses eight, and what it left in the others is read.
 JOURNAL_QUEUE_ID: Final = 0
 # An open check point is written again when this many records follow it: that many are read at a
@@ -63,6 +76,8 @@ POP_COUNT_MAX: Final = 32
 # Apache's acks wait among timers, until the time of the message: the last of them come after it.
 _APACHE_GRACE_MS: Final = 3_000
 _REWRITE_COUNT_MAX: Final = 64
+# Of the messages that are done in one queue, in one record.
+_REWRITTEN_DONE_COUNT: Final = 1_000
 _NEXT: Final = "POP_NEXT"
 _NOWHERE: Final = -1
 _SIGN_BIT: Final = 1 << 31
@@ -91,6 +106,7 @@ class PopJournal:
         self.topic: Final = revive_topic(form.cluster_name)
         self._topic_bytes = self.topic.encode()
         self.in_flight = InFlight()
+        self.ordered = OrderedQueues()
         # The offset of the next record of each queue that was not read.
         self._next_offsets: dict[int, int] = {}
         # Queues whose position the journal may have.
@@ -102,6 +118,7 @@ class PopJournal:
     def load(self) -> None:
         """Reads what the log has, from the saved progress on, and corrects the table of offsets."""
         self.in_flight = InFlight()
+        self.ordered = OrderedQueues()
         saved = self._offsets.pops.value.offset_table
         self._next_offsets = {
             queue_id: max(self._store.min_offset(self.topic, queue_id), saved.get(queue_id, -1) + 1)
@@ -109,6 +126,7 @@ class PopJournal:
         }
         positions: dict[QueueOfGroup, int] = {}
         self._read_new(positions)
+        positions |= {ordered.queue: ordered.low for ordered in self.ordered.queues()}
         self._popped = set(positions)
         for queue, next_offset in positions.items():
             self._correct(queue, next_offset)
@@ -128,6 +146,12 @@ class PopJournal:
         """Records from the oldest open check point to the end of our queue."""
         oldest = self.in_flight.oldest(JOURNAL_QUEUE_ID)
         return 0 if oldest is None else self._next_of(JOURNAL_QUEUE_ID) - oldest.place.offset
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the time of the next message is over; None if nothing is out."""
+        times = (self.in_flight.next_due_ms, self.ordered.next_due_ms)
+        return min((each for each in times if each is not None), default=None)
 
     def note_pop(
         self, key: PopKey, offsets: Sequence[int], invisible_ms: int, next_offset: int
@@ -192,6 +216,30 @@ class PopJournal:
             key = PopKey(queue, offset, self._clock.now_ms())
             body = self._check_point_body(key, (), 0)
             self._note_check_point(key, body, f"\x02{_NEXT}\x01{offset}")
+            self.ordered.forget(queue)
+
+    def note_ordered_pop(
+        self, ordered: OrderedQueue, outings: Mapping[int, Outing], invisible_ms: int
+    ) -> int:
+        """These messages are out, all for the same time; the end of the log. Raises Refused."""
+        body = self._ordered_pop_body(ordered.queue, outings, invisible_ms)
+        self._popped.add(ordered.queue)
+        place, end = self._append_ordered(ordered, ORDERED_POP_TAG, body)
+        was_open = ordered.is_open
+        for offset, outing in outings.items():
+            self.ordered.go_out(ordered, offset, outing)
+        self._keep_from(place, ordered, was_open=was_open)
+        self._wake_in_time()
+        return end
+
+    def note_ordered_acks(self, ordered: OrderedQueue, offsets: Sequence[int]) -> int:
+        """These messages are done; the end of the log. Raises Refused."""
+        body = self._ordered_ack_body(ordered.queue, offsets)
+        place, end = self._append_ordered(ordered, ORDERED_ACK_TAG, body)
+        was_open = ordered.is_open
+        ordered.finish(offsets, self.steady_ms)
+        self._keep_from(place, ordered, was_open=was_open)
+        return end
 
     def forget(self, *, group: str | None = None, topic: str | None = None) -> None:
         """One of them is about to be deleted: nothing of it comes again. Raises Refused."""
@@ -209,10 +257,34 @@ class PopJournal:
             point = self.in_flight.oldest(JOURNAL_QUEUE_ID)
             if point is None or self.lag <= RECORD_COUNT_MAX:
                 return
-            body = self._check_point_body(point.key, point.offsets, point.invisible_ms)
-            body.acked_bits = _signed(point.acked_bits)
-            body.is_suspended = point.is_suspended
-            self._note_check_point(point.key, body)
+            if isinstance(point, OrderedQueue):
+                self._rewrite_ordered(point)
+            elif isinstance(point, CheckPoint):
+                self._rewrite(point)
+
+    def _rewrite(self, point: CheckPoint) -> None:
+        body = self._check_point_body(point.key, point.offsets, point.invisible_ms)
+        body.acked_bits = _signed(point.acked_bits)
+        body.is_suspended = point.is_suspended
+        self._note_check_point(point.key, body)
+
+    def _rewrite_ordered(self, ordered: OrderedQueue) -> None:
+        place = Place(JOURNAL_QUEUE_ID, self._next_of(JOURNAL_QUEUE_ID))
+        together: dict[object, dict[int, Outing]] = {}
+        for offset, outing in ordered.out.items():
+            kind = (outing.pop_time_ms, outing.due_ms, outing.attempt_id, outing.is_suspended)
+            together.setdefault(kind, {})[offset] = outing
+        for outings in together.values():
+            first = next(iter(outings.values()))
+            invisible_ms = first.due_ms + self._clock.jumped_ms() - first.pop_time_ms
+            pop_body = self._ordered_pop_body(ordered.queue, outings, invisible_ms)
+            self._append_ordered(ordered, ORDERED_POP_TAG, pop_body)
+        done = sorted(ordered.done)
+        for start in range(0, len(done), _REWRITTEN_DONE_COUNT):
+            some = done[start : start + _REWRITTEN_DONE_COUNT]
+            ack_body = self._ordered_ack_body(ordered.queue, some)
+            self._append_ordered(ordered, ORDERED_ACK_TAG, ack_body)
+        self._keep_from(place, ordered, was_open=False)
 
     def commit_progress(self, safe_end: int) -> None:
         """Lets the table of offsets have what is safe by now; to be called every now and then.
@@ -267,6 +339,37 @@ class PopJournal:
             point = self.in_flight.find(PopKey(queue, body.start_offset, body.pop_time))
             if point is not None:
                 self.in_flight.ack(point, body.ack_offsets or (body.ack_offset,))
+        elif tags == ORDERED_POP_TAG:
+            self._apply_ordered_pop(message, read_body(OrderedPopBody, message.body))
+        elif tags == ORDERED_ACK_TAG:
+            acked = read_body(OrderedAckBody, message.body)
+            ordered = self._ordered_of(message, acked)
+            was_open = ordered.is_open
+            ordered.finish(acked.ack_offsets, self.steady_ms)
+            self._keep_from(_place_of(message), ordered, was_open=was_open)
+
+    def _apply_ordered_pop(self, message: StoredMessage, body: OrderedPopBody) -> None:
+        ordered = self._ordered_of(message, body)
+        was_open = ordered.is_open
+        due_ms = body.pop_time + body.invisible_time - self._clock.jumped_ms()
+        for offset, times in zip(body.offsets, body.times, strict=False):
+            outing = Outing(
+                body.pop_time, due_ms, times, body.attempt_id, is_suspended=body.is_suspended
+            )
+            self.ordered.go_out(ordered, offset, outing)
+        self._keep_from(_place_of(message), ordered, was_open=was_open)
+
+    def _ordered_of(
+        self, message: StoredMessage, body: OrderedPopBody | OrderedAckBody
+    ) -> OrderedQueue:
+        queue = QueueOfGroup(body.consumer_group, body.topic, body.queue_id)
+        low = message.properties.get(_NEXT, "")
+        return self.ordered.at(queue, int(low) if low.isdigit() else 0)
+
+    def _keep_from(self, place: Place, ordered: OrderedQueue, *, was_open: bool) -> None:
+        if ordered.is_open and not was_open:
+            ordered.place = place
+            self.in_flight.note(ordered)
 
     def _apply_check_point(
         self, message: StoredMessage, positions: dict[QueueOfGroup, int]
@@ -282,7 +385,7 @@ class PopJournal:
                 _offsets_of(body),
                 body.invisible_time,
                 due_ms=due_ms - self._clock.jumped_ms(),
-                place=Place(message.queue_id, message.queue_offset),
+                place=_place_of(message),
                 is_suspended=body.is_suspended,
                 acked_bits=body.acked_bits,
             )
@@ -290,6 +393,8 @@ class PopJournal:
         next_offset = message.properties.get(_NEXT)
         if next_offset is None:
             return
+        if body.count == 0:
+            self.ordered.forget(queue)
         if next_offset.isdigit():
             positions[queue] = int(next_offset)
         else:
@@ -327,10 +432,48 @@ class PopJournal:
                 acked_bits=body.acked_bits,
             )
         )
-        next_ms = self.in_flight.next_due_ms
+        self._wake_in_time()
+        return end
+
+    def _wake_in_time(self) -> None:
+        next_ms = self.next_due_ms
         if next_ms is not None and (self.awaited_ms is None or next_ms < self.awaited_ms):
             self.is_woken.set()
-        return end
+
+    def _ordered_pop_body(
+        self, queue: QueueOfGroup, outings: Mapping[int, Outing], invisible_ms: int
+    ) -> OrderedPopBody:
+        first = next(iter(outings.values()))
+        return OrderedPopBody(
+            attempt_id=first.attempt_id,
+            broker_name=self._form.broker_name,
+            consumer_group=queue.group,
+            invisible_time=invisible_ms,
+            offsets=list(outings),
+            times=[outing.times for outing in outings.values()],
+            pop_time=first.pop_time_ms,
+            queue_id=queue.queue_id,
+            is_suspended=first.is_suspended,
+            topic=queue.topic,
+        )
+
+    def _ordered_ack_body(self, queue: QueueOfGroup, offsets: Sequence[int]) -> OrderedAckBody:
+        return OrderedAckBody(
+            ack_offsets=list(offsets),
+            broker_name=self._form.broker_name,
+            consumer_group=queue.group,
+            queue_id=queue.queue_id,
+            topic=queue.topic,
+        )
+
+    def _append_ordered(
+        self, ordered: OrderedQueue, tag: str, body: OrderedPopBody | OrderedAckBody
+    ) -> tuple[Place, int]:
+        """Where the journal has it, and its end in the log. Raises Refused."""
+        key = PopKey(ordered.queue, ordered.low, self._clock.now_ms())
+        properties = f"\x02{_NEXT}\x01{ordered.low}"
+        offset, end = self._append(JOURNAL_QUEUE_ID, tag, key, str(ordered.low), body, properties)
+        return Place(JOURNAL_QUEUE_ID, offset), end
 
     # Seven parameters: what is noted comes here once per message.
     def _append(
@@ -370,6 +513,10 @@ class PopJournal:
         if appended.queue_offset == self._next_of(queue_id):
             self._next_offsets[queue_id] = appended.queue_offset + 1
         return appended.queue_offset, appended.physical_offset + appended.size
+
+
+def _place_of(message: StoredMessage) -> Place:
+    return Place(message.queue_id, message.queue_offset)
 
 
 def _offsets_of(body: CheckPointBody) -> Sequence[int]:

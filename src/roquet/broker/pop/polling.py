@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, final
 
 from roquet.broker.broker import Broker
+from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.long_polling import ANY_QUEUE, QueueName
 from roquet.broker.messages.subscriptions import Filter
+from roquet.broker.pop.ordered_popping import OrderedPopping, has_ordered_messages
 from roquet.broker.pop.poll_counts import PollKey
 from roquet.broker.pop.popping import Popping, has_messages, retry_topics
 from roquet.net.router import Answer, Deferred, Reply, ReplyDeferred, Request
@@ -26,11 +28,17 @@ def answer_pop(broker: Broker, request: Request[PopMessageHeader], wanted: Filte
     pop = request.header
     key = poll_key(pop)
 
+    def popping() -> Popping | OrderedPopping:
+        return OrderedPopping(broker, pop, wanted) if pop.order else Popping(broker, pop, wanted)
+
     def look() -> Found:
-        popping = Popping(broker, request, wanted)
-        if popping.take():
-            return popping.reply()
-        if popping.has_more_to_see:
+        looking = popping()
+        taken = looking.taken
+        if looking.take():
+            return broker.messages.acks.reply_when_safe(
+                request, taken.end, taken.reply(), OnTimeout.IGNORE
+            )
+        if taken.has_more_to_see:
             broker.messages.long_polls.announce(key.topic, key.queue_id)
         return None
 
@@ -39,10 +47,10 @@ def answer_pop(broker: Broker, request: Request[PopMessageHeader], wanted: Filte
         return found
     timeout_ms = _timeout_ms(broker, pop)
     if timeout_ms <= 0:
-        return Popping(broker, request, wanted).reply()
+        return popping().taken.reply()
     if not broker.waiting.pop_polls.has_room(key, broker.config):
         return _polling_full(broker, pop)
-    waiting = WaitingPoll(broker, request, key, look, Popping(broker, request, wanted).reply)
+    waiting = WaitingPoll(broker, request, key, look, popping().taken.reply)
     waiting.start(timeout_ms)
     return waiting.deferred
 
@@ -53,7 +61,12 @@ def answer_notification(broker: Broker, request: Request[NotificationHeader]) ->
     key = poll_key(header)
 
     def look() -> Found:
-        return _notified(has_messages=True) if has_messages(broker, key) else None
+        has_any = (
+            has_ordered_messages(broker, key, header.attempt_id or "")
+            if header.order
+            else has_messages(broker, key)
+        )
+        return _notified(has_messages=True) if has_any else None
 
     found = look()
     if found is not None:

@@ -10,27 +10,20 @@ from collections.abc import Iterator, Sequence
 from typing import Final, final
 
 from roquet.broker.broker import Broker
-from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.subscriptions import Filter
 from roquet.broker.pop.in_flight import PopKey, QueueOfGroup
 from roquet.broker.pop.journal import JOURNAL_QUEUE_ID, PopJournal
 from roquet.broker.pop.poll_counts import PollKey
-from roquet.broker.pop.receipts import (
-    Receipt,
-    TopicKind,
-    kind_of,
-    offsets_info,
-    start_info,
-    with_receipt,
-)
+from roquet.broker.pop.receipts import TopicKind, kind_of
+from roquet.broker.pop.taken import FOUND, NOTHING, Batch, Taken, offset_of
 from roquet.broker.settings.config import BrokerConfig
 from roquet.net.errors import Refused
-from roquet.net.router import Reply, ReplyDeferred, Request
+from roquet.net.router import Reply
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.headers.pop import PopMessageHeader, PopMessageReplyHeader
 from roquet.protocol.names import pop_retry_topic
 from roquet.store.message_store import MessageStore
-from roquet.store.reading.queue_reading import QueueReadLimits, ReadResult, ReadStatus
+from roquet.store.reading.queue_reading import QueueReadLimits, ReadResult
 
 ANY_QUEUE: Final = -1
 INIT_MIN: Final = 0
@@ -38,10 +31,6 @@ INIT_MIN: Final = 0
 # A filter may want nothing of what it sees: this often it sees more before others have their turn.
 _READ_COUNT_MAX: Final = 16
 _PERCENT: Final = 100
-_NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
-_FOUND: Final = ReadStatus.FOUND
-_OFFSET_START: Final = 20  # of its offset, in a record
-_OFFSET_END: Final = 28
 
 
 def retry_topics(config: BrokerConfig, group: str, topic: str) -> tuple[str, ...]:
@@ -55,63 +44,32 @@ def retry_topics(config: BrokerConfig, group: str, topic: str) -> tuple[str, ...
 
 @final
 class Popping:
-    """One look for messages; `reply` has what it took."""
+    """One look for messages; `taken` has what it took."""
 
-    def __init__(self, broker: Broker, request: Request[PopMessageHeader], wanted: Filter) -> None:
+    def __init__(self, broker: Broker, pop: PopMessageHeader, wanted: Filter) -> None:
         self._broker = broker
-        self._request = request
-        self._pop = request.header
+        self._pop = pop
         self._wanted = wanted
         self._journal: PopJournal = broker.waiting.pops
-        self._pop_time_ms = broker.clock.now_ms()
-        self._size_left = broker.config.store.read_size_max_in_memory
-        self._bodies: list[bytes] = []
-        self._starts: list[str] = []
-        self._offsets: list[str] = []
-        self._rest_count = 0
-        # Just past the last record of the journal that this pop wrote.
-        self._end = 0
-        self.count = 0
-        # Whether a filter has seen only a part of what there is.
-        self.has_more_to_see = False
+        self.taken = Taken(broker, pop, JOURNAL_QUEUE_ID)
 
     def take(self) -> bool:
         """Takes what there is; whether there was anything. Raises Refused.
 
         What was taken before something was refused is in the reply all the same.
         """
+        taken = self.taken
         for topic, queue_id in self._queues():
-            if self.count >= self._pop.max_msg_nums or self._size_left <= 0:
-                self._rest_count += self._rest_of(topic, queue_id)
+            if not taken.count_left:
+                taken.rest_count += self._rest_of(topic, queue_id)
                 continue
             try:
                 self._take_from(topic, queue_id)
             except Refused:
-                if not self.count:
+                if not taken.count:
                     raise
                 break
-        return self.count > 0
-
-    def reply(self) -> Reply | ReplyDeferred | bytes:
-        """With the messages, or without any; for a handler to return."""
-        header = PopMessageReplyHeader(
-            pop_time=self._pop_time_ms,
-            invisible_time=self._pop.invisible_time,
-            revive_qid=JOURNAL_QUEUE_ID,
-            rest_num=self._rest_count,
-            start_offset_info=";".join(self._starts),
-            msg_offset_info=";".join(self._offsets),
-        )
-        if not self.count:
-            self._broker.statistics.count_miss()
-            return Reply(ResponseCode.POLLING_TIMEOUT, header, remark=_NOTHING)
-        body = b"".join(self._bodies)
-        pop = self._pop
-        self._broker.statistics.count_get(pop.consumer_group, pop.topic, self.count, len(body))
-        reply = Reply(ResponseCode.SUCCESS, header, body, remark=_FOUND.value)
-        return self._broker.messages.acks.reply_when_safe(
-            self._request, self._end, reply, OnTimeout.IGNORE
-        )
+        return taken.count > 0
 
     def _queues(self) -> Iterator[tuple[str, int]]:
         pop, config = self._pop, self._broker.config
@@ -129,12 +87,8 @@ class Popping:
 
     def _queues_of(self, topics: Sequence[str]) -> Iterator[tuple[str, int]]:
         for topic in topics:
-            config = self._broker.tables.topics.find(topic)
-            count = 0 if config is None else config.read_queue_nums
-            if count > 0:
-                first = random.randrange(count)  # noqa: S311
-                for index in range(count):
-                    yield topic, (first + index) % count
+            for queue_id in queues_in_turn(self._broker, topic):
+                yield topic, queue_id
 
     def _rest_of(self, topic: str, queue_id: int) -> int:
         known = self._broker.tables.offsets.find(self._pop.consumer_group, topic, queue_id)
@@ -143,19 +97,22 @@ class Popping:
     def _take_from(self, topic: str, queue_id: int) -> None:
         queue = QueueOfGroup(self._pop.consumer_group, topic, queue_id)
         if self._is_full(queue):
-            self._rest_count += self._rest_of(topic, queue_id)
+            self.taken.rest_count += self._rest_of(topic, queue_id)
             return
-        start = self._position(queue)
+        start = position(self._broker, queue, self._pop.init_mode)
         result = self._read(queue, start)
         if self._is_taken(queue, result):
-            self.has_more_to_see = True
+            self.taken.has_more_to_see = True
             return
         rest = max(0, result.max_offset - result.next_offset)
-        self._rest_count += rest
-        if result.status is _FOUND:
+        self.taken.rest_count += rest
+        if result.status is FOUND:
             self._hand_out(queue, result)
         elif rest:
-            self.has_more_to_see = True
+            self.taken.has_more_to_see = True
+        store = self._broker.store
+        if start > result.max_offset and start <= store.end_offset(topic, queue_id):
+            return  # After a start: replicas have not confirmed what was popped before it.
         if result.next_offset != start:
             self._broker.tables.offsets.commit(*queue, result.next_offset)
 
@@ -166,71 +123,54 @@ class Popping:
 
     def _read(self, queue: QueueOfGroup, offset: int) -> ReadResult:
         """What is wanted from `offset` on, wherever the first of it is."""
-        limits = QueueReadLimits(
-            self._pop.max_msg_nums - self.count, self._size_left, *self._wanted
-        )
+        limits = QueueReadLimits(self.taken.count_left, self.taken.size_left, *self._wanted)
         store = self._broker.store
         for _ in range(_READ_COUNT_MAX):
             result = store.read(queue.topic, queue.queue_id, offset, limits)
-            if result.status is _FOUND or result.next_offset == offset:
+            if result.status is FOUND or result.next_offset == offset:
                 break
             offset = result.next_offset
         return result
 
     def _is_taken(self, queue: QueueOfGroup, result: ReadResult) -> bool:
         """Whether the key of these messages is in use: their time comes with the next look."""
-        if result.status is not _FOUND:
+        if result.status is not FOUND:
             return False
-        start = int.from_bytes(result.body[_OFFSET_START:_OFFSET_END])
-        key = PopKey(queue, start, self._pop_time_ms)
+        key = PopKey(queue, offset_of(result.body), self.taken.pop_time_ms)
         return self._journal.in_flight.find(key) is not None
 
     def _hand_out(self, queue: QueueOfGroup, result: ReadResult) -> None:
         records = result.records
-        offsets = [int.from_bytes(record[_OFFSET_START:_OFFSET_END]) for record in records]
-        key = PopKey(queue, offsets[0], self._pop_time_ms)
-        self._end = self._journal.note_pop(
-            key, offsets, self._pop.invisible_time, result.next_offset
-        )
-        self.count += len(records)
-        self._size_left -= len(result.body)
-        kind = kind_of(queue.topic)
-        self._starts.append(start_info(kind, queue.queue_id, offsets[0]))
-        self._offsets.append(offsets_info(kind, queue.queue_id, offsets))
-        if kind == TopicKind.TOPIC or self._broker.config.show_retry_topics:
-            self._bodies.append(result.body)
-        else:
-            self._bodies += [
-                with_receipt(record, self._pop.topic, self._receipt(key, kind, offset))
-                for record, offset in zip(records, offsets, strict=True)
-            ]
+        offsets = [offset_of(record) for record in records]
+        key = PopKey(queue, offsets[0], self.taken.pop_time_ms)
+        end = self._journal.note_pop(key, offsets, self._pop.invisible_time, result.next_offset)
+        self.taken.add(Batch(queue, offsets, records), end)
 
-    def _receipt(self, key: PopKey, kind: str, offset: int) -> Receipt:
-        return Receipt(
-            key.start_offset,
-            key.pop_time_ms,
-            self._pop.invisible_time,
-            JOURNAL_QUEUE_ID,
-            kind,
-            self._broker.config.broker_name,
-            key.queue.queue_id,
-            offset,
-        )
 
-    def _position(self, queue: QueueOfGroup) -> int:
-        """What is popped next. Raises TableFull."""
-        offsets, store = self._broker.tables.offsets, self._broker.store
-        reset = offsets.take_reset(*queue)
-        known = offsets.find(*queue) if reset is None else reset
-        if known is not None:
-            return known
-        offsets.check_room(*queue)
-        _, topic, queue_id = queue
-        if self._pop.init_mode == INIT_MIN or kind_of(topic) != TopicKind.TOPIC:
-            return store.min_offset(topic, queue_id)
-        offset = first_offset(store, self._broker.config, topic, queue_id)
-        offsets.commit(*queue, offset)
-        return offset
+def queues_in_turn(broker: Broker, topic: str) -> Iterator[int]:
+    """Any queue of the topic, and those after it."""
+    config = broker.tables.topics.find(topic)
+    count = 0 if config is None else config.read_queue_nums
+    if count > 0:
+        first = random.randrange(count)  # noqa: S311
+        for index in range(count):
+            yield (first + index) % count
+
+
+def position(broker: Broker, queue: QueueOfGroup, init_mode: int) -> int:
+    """What the group pops next. Raises TableFull."""
+    offsets, store = broker.tables.offsets, broker.store
+    reset = offsets.take_reset(*queue)
+    known = offsets.find(*queue) if reset is None else reset
+    if known is not None:
+        return known
+    offsets.check_room(*queue)
+    _, topic, queue_id = queue
+    if init_mode == INIT_MIN or kind_of(topic) != TopicKind.TOPIC:
+        return store.min_offset(topic, queue_id)
+    offset = first_offset(store, broker.config, topic, queue_id)
+    offsets.commit(*queue, offset)
+    return offset
 
 
 def has_messages(broker: Broker, key: PollKey) -> bool:
@@ -271,8 +211,8 @@ def peek(broker: Broker, key: PollKey, count_max: int) -> Reply:
             size_left -= len(result.body)
     header = PopMessageReplyHeader(pop_time=0, invisible_time=0, revive_qid=0, rest_num=rest)
     if not count:
-        return Reply(ResponseCode.PULL_NOT_FOUND, header, remark=_NOTHING)
-    return Reply(ResponseCode.SUCCESS, header, b"".join(bodies), remark=_FOUND.value)
+        return Reply(ResponseCode.PULL_NOT_FOUND, header, remark=NOTHING)
+    return Reply(ResponseCode.SUCCESS, header, b"".join(bodies), remark=FOUND.value)
 
 
 def first_offset(store: MessageStore, config: BrokerConfig, topic: str, queue_id: int) -> int:

@@ -4,7 +4,8 @@ The reply to a pop has, for all its messages, three texts:
 
     startOffsetInfo   0 3 17;1 0 4           kind, queue, where the check point starts
     msgOffsetInfo     0 3 17,18,20;1 0 4     kind, queue, offsets of the messages
-    orderCountInfo    0 3 1;0 qo3%18 1       kind, queue, how often they were popped before
+    orderCountInfo    0 3 0;0 qo3%18 1       of ordered pops: kind, queue, how often each of them
+                                             was popped before at least; the same of one message
 
 Of these a client makes the receipt of each message, its property POP_CK:
 
@@ -93,6 +94,16 @@ def start_info(kind: str, queue_id: int, start_offset: int) -> str:
 
 def offsets_info(kind: str, queue_id: int, offsets: Sequence[int]) -> str:
     return f"{kind} {queue_id} {','.join(map(str, offsets))}"
+
+
+def times_info(kind: str, queue_id: int, offsets: Sequence[int], times: Sequence[int]) -> str:
+    """Older clients read only the first, which is true for all messages of the queue."""
+    each = [
+        f"{kind} qo{queue_id}%{offset} {count}"
+        for offset, count in zip(offsets, times, strict=True)
+        if count
+    ]
+    return ";".join([f"{kind} {queue_id} {min(times)}", *each])
 
 
 def with_receipt(record: bytes, topic: str, receipt: Receipt) -> bytes:

@@ -8,7 +8,8 @@ lost. Everything that is known of the message stays: body, tags, keys, propertie
     1ST_POP_TIME   when it was popped for the first time, in ms
 
 `reconsume_times` grows by one, unless the client postponed the message and does not want that to
-count. How many redeliveries are enough is decided by clients, as with Apache's broker.
+count. How many redeliveries are enough is decided by clients, as with Apache's broker. Messages
+that were popped in order stay where they are: pops that wait for them are woken.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.messages.appending import NewMessage, append_message
 from roquet.broker.pop.in_flight import CheckPoint
 from roquet.broker.pop.journal import PopJournal
+from roquet.broker.pop.ordered_popping import release_due
 from roquet.broker.pop.popping import retry_topics
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
@@ -69,7 +71,7 @@ async def redeliver_due(broker: Broker) -> None:
 
 async def _until_due(journal: PopJournal) -> None:
     journal.is_woken.clear()
-    next_ms = journal.in_flight.next_due_ms
+    next_ms = journal.next_due_ms
     timeout_s = _SLEEP_S_MAX
     if next_ms is not None:
         timeout_s = min(timeout_s, (next_ms - journal.steady_ms) / 1000)
@@ -85,6 +87,7 @@ async def _until_due(journal: PopJournal) -> None:
 
 def redeliver_slice(broker: Broker) -> None:
     """Redelivers some of what is due. Raises Refused; the rest is due again then."""
+    release_due(broker)
     journal = broker.waiting.pops
     for _ in range(_SLICE_COUNT_MAX):
         point = journal.in_flight.first_due(journal.steady_ms)

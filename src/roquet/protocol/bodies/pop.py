@@ -108,3 +108,29 @@ class AckBody(Body, kw_only=True):
     queue_id: Int32 = msgspec.field(name="q")
     start_offset: Int64 = msgspec.field(name="so")
     topic: str = msgspec.field(name="t")
+
+
+class OrderedPopBody(Body, kw_only=True):
+    """Messages of one queue that were popped in order: a record of ours, with the tag oCk."""
+
+    attempt_id: str = always("", name="a")
+    broker_name: str | None = msgspec.field(name="bn", default=None)
+    consumer_group: str = msgspec.field(name="c")
+    invisible_time: Int64 = msgspec.field(name="it")
+    offsets: list[Int64] = msgspec.field(name="o")
+    # How often each of them was popped before.
+    times: list[Int32] = msgspec.field(name="oc")
+    pop_time: Int64 = msgspec.field(name="pt")
+    queue_id: Int32 = msgspec.field(name="q")
+    is_suspended: bool = always(default=False, name="sp")
+    topic: str = msgspec.field(name="t")
+
+
+class OrderedAckBody(Body, kw_only=True):
+    """Messages of one queue that need not be popped in order again: with the tag oAck."""
+
+    ack_offsets: list[Int64] = msgspec.field(name="aol")
+    broker_name: str | None = msgspec.field(name="bn", default=None)
+    consumer_group: str = msgspec.field(name="c")
+    queue_id: Int32 = msgspec.field(name="q")
+    topic: str = msgspec.field(name="t")

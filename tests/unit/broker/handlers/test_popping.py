@@ -171,6 +171,15 @@ async def test_acks_come_in_batches(bed: BrokerBed, client: BedClient) -> None:
     assert (await popped_after(bed, client, 10)).bodies == [b"b"]
 
 
+async def test_a_batch_acknowledges_what_is_far_apart(bed: BrokerBed, client: BedClient) -> None:
+    for number in range(41):
+        bed.put(properties={"TAGS": "a" if number in (0, 40) else "b"})
+    receipt = (await pop(client, exp="a")).receipts[0]
+    acks = batch(receipt.pop_time_ms, b"\x01\0\0\0\0\x01")
+    await client.ask(RequestCode.BATCH_ACK_MESSAGE, NoFields(), acks, version=VERSION_5_5_0)
+    assert bed.broker.waiting.pops.in_flight.count == 0
+
+
 async def test_a_batch_of_acks_for_nothing_is_refused(bed: BrokerBed, client: BedClient) -> None:
     bed.put()
     for body in (BatchAckRequest(broker_name="broker-a"), batch(1, b"\x02")):
@@ -303,7 +312,6 @@ REFUSALS = {
     "too many": ({"max_msg_nums": 33}, ResponseCode.INVALID_PARAMETER),
     "none": ({"max_msg_nums": 0}, ResponseCode.INVALID_PARAMETER),
     "negative time": ({"invisible_time": -1}, ResponseCode.INVALID_PARAMETER),
-    "in order": ({"order": True}, ResponseCode.INVALID_PARAMETER),
     "late": ({"born_time": 1, "poll_time": 5}, ResponseCode.POLLING_TIMEOUT),
     "filters off": ({"exp": "a = 1", "exp_type": "SQL92"}, ResponseCode.SYSTEM_ERROR),
     "long names": ({"consumer_group": "g" * 120}, ResponseCode.INVALID_PARAMETER),

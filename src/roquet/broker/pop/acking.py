@@ -1,0 +1,62 @@
+"""What becomes of messages that are out: acknowledged, or out for a longer or shorter time.
+
+Receipts of ordered pops are told from others by their queue of the journal. Whoever acknowledges
+waits with the answer until the log is safe up to the end that is returned here.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from roquet.broker.broker import Broker
+from roquet.broker.pop.in_flight import PopKey, QueueOfGroup
+from roquet.broker.pop.journal import JOURNAL_QUEUE_ID
+from roquet.broker.pop.ordered_popping import ack_in_order, change_in_order
+from roquet.broker.pop.receipts import ORDERED_QUEUE_ID, Receipt
+
+
+class ChangedTime(NamedTuple):
+    """The receipt that counts from now on, and the end of the log."""
+
+    receipt: Receipt
+    end: int
+
+
+def acknowledge(
+    broker: Broker, queue: QueueOfGroup, receipt: Receipt, offsets: Sequence[int]
+) -> int:
+    """These messages, popped together with that of the receipt, do not come again; the end of the
+    log. Nothing happens to those that are not out under this receipt. Raises Refused."""
+    if receipt.revive_queue_id == ORDERED_QUEUE_ID:
+        return ack_in_order(broker, queue, receipt.pop_time_ms, offsets)
+    key = PopKey(queue, receipt.start_offset, receipt.pop_time_ms)
+    return broker.waiting.pops.note_acks(key, offsets)
+
+
+def change_time(
+    broker: Broker,
+    queue: QueueOfGroup,
+    receipt: Receipt,
+    invisible_ms: int,
+    *,
+    is_suspended: bool = False,
+) -> ChangedTime:
+    """The message comes again after this time from now on, unless it is acknowledged; with
+    `is_suspended` that does not count as one more delivery. Raises Refused."""
+    now_ms = broker.clock.now_ms()
+    old = PopKey(queue, receipt.start_offset, receipt.pop_time_ms)
+    receipt = receipt._replace(start_offset=receipt.offset)
+    if receipt.revive_queue_id == ORDERED_QUEUE_ID:
+        end = change_in_order(broker, queue, receipt, invisible_ms, is_suspended=is_suspended)
+        since_ms = now_ms - receipt.pop_time_ms
+        return ChangedTime(receipt._replace(invisible_ms=since_ms + invisible_ms), end)
+    journal = broker.waiting.pops
+    new = journal.in_flight.free_key(PopKey(queue, receipt.offset, now_ms))
+    end = journal.note_change(old, new, invisible_ms, is_suspended=is_suspended)
+    return ChangedTime(
+        receipt._replace(
+            pop_time_ms=new.pop_time_ms,
+            invisible_ms=invisible_ms,
+            revive_queue_id=JOURNAL_QUEUE_ID,
+        ),
+        end,
+    )
