@@ -111,7 +111,7 @@ def _parsed(schema: Schema) -> Any:
     try:
         return parse_schema(dict(schema))
     except (KeyError, TypeError, ValueError, fastavro.schema.SchemaParseException) as error:
-        raise BadArgument(f"no Avro schema: {_text_of(error)}") from error
+        raise BadArgument(f"no Avro schema: {_text_of(error)}", "schema") from error
 
 
 def _head_of(schema: Schema) -> bytes:

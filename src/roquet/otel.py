@@ -29,8 +29,7 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
 from opentelemetry.util.types import AttributeValue
 
-from roquet.client.arguments import timestamp_ms
-from roquet.client.errors import BadArgument
+from roquet.client.arguments import bad, timestamp_ms
 from roquet.client.hooks import ConsumeHook, Consuming, MessageKind, SendHook, Sending
 from roquet.client.push.outcome import DeadLetter, RetryLater
 from roquet.client.received import ReceivedMessage
@@ -58,7 +57,7 @@ class TracingHook(SendHook, ConsumeHook):
 
     def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
         if tracer_provider is not None and not isinstance(tracer_provider, TracerProvider):
-            raise BadArgument(f"`tracer_provider` has to be a TracerProvider: {tracer_provider!r}")
+            raise bad("tracer_provider", "a TracerProvider", tracer_provider)
         self._tracer: Tracer = trace.get_tracer(
             _INSTRUMENTATION, tracer_provider=tracer_provider, schema_url=_SCHEMA
         )
@@ -124,7 +123,7 @@ class MetricsHook(SendHook, ConsumeHook):
 
     def __init__(self, meter_provider: MeterProvider | None = None) -> None:
         if meter_provider is not None and not isinstance(meter_provider, MeterProvider):
-            raise BadArgument(f"`meter_provider` has to be a MeterProvider: {meter_provider!r}")
+            raise bad("meter_provider", "a MeterProvider", meter_provider)
         meter = metrics.get_meter(
             _INSTRUMENTATION, meter_provider=meter_provider, schema_url=_SCHEMA
         )

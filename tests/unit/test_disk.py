@@ -12,6 +12,7 @@ import pytest
 from roquet.disk import PAGE_SIZE, Space, SystemDisk, is_full, replace_file
 from tests.support.descriptors import open_count
 from tests.support.few_descriptors import few_descriptors_left
+from tests.support.raising import raises
 
 DISK = SystemDisk()
 
@@ -95,7 +96,7 @@ def test_a_mapping_for_reading_cannot_be_written(tmp_path: Path) -> None:
     descriptor = DISK.open(tmp_path / "file", writable=False)
     with DISK.map(descriptor, PAGE_SIZE, writable=False) as mapping, pytest.raises(TypeError):
         mapping[0:1] = b"x"
-    with pytest.raises(OSError, match="Bad file descriptor"):
+    with raises(OSError, errno=errno.EBADF):
         DISK.write(descriptor, 0, b"x")
     DISK.close(descriptor)
 
@@ -183,7 +184,7 @@ def test_names_can_be_changed_and_removed(tmp_path: Path) -> None:
 def test_a_directory_with_content_is_not_removed(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    with pytest.raises(OSError, match="not empty"):
+    with raises(OSError, errno=errno.ENOTEMPTY):
         DISK.remove_directory(tmp_path / "full")
 
 
@@ -213,7 +214,7 @@ def test_a_directory_can_be_synced_when_no_descriptor_is_left(tmp_path: Path) ->
     with few_descriptors_left(0):
         for _ in range(3):
             disk.sync_directory(tmp_path)
-        with pytest.raises(OSError, match="Too many open files"):
+        with raises(OSError, errno=errno.EMFILE):
             disk.open(tmp_path, writable=False)
 
 

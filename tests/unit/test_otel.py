@@ -32,6 +32,7 @@ from roquet.client.errors import BadArgument
 from roquet.otel import MetricsHook, TracingHook, context_of
 from roquet.testing import BlockingCluster, Cluster
 from tests.support.eventually import eventually, wait_until
+from tests.support.raising import raises
 
 TOPIC, GROUP = "orders", "billing"
 
@@ -226,7 +227,7 @@ async def test_a_message_without_a_trace_starts_one(traces: Traces) -> None:
 
 
 def test_what_is_no_provider_is_refused() -> None:
-    with pytest.raises(BadArgument, match="tracer_provider"):
+    with raises(BadArgument, argument="tracer_provider"):
         TracingHook("provider")  # type: ignore[arg-type]
 
 
@@ -285,5 +286,5 @@ async def test_sends_and_listeners_are_measured() -> None:
 
 
 def test_what_is_no_meter_provider_is_refused() -> None:
-    with pytest.raises(BadArgument, match="`meter_provider` has to be a MeterProvider"):
+    with raises(BadArgument, argument="meter_provider"):
         MetricsHook("provider")  # type: ignore[arg-type]

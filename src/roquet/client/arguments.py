@@ -23,7 +23,9 @@ def shown(value: object) -> str:
 
 
 def bad(name: str, expected: str, value: object) -> BadArgument:
-    return BadArgument(f"`{name}` has to be {expected}, not {shown(value)}")
+    """`name` is that of an argument, or "each of keys"."""
+    argument = name.rpartition(" ")[2]
+    return BadArgument(f"`{name}` has to be {expected}, not {shown(value)}", argument)
 
 
 def check_text(name: str, value: Any) -> None:
@@ -55,7 +57,8 @@ def check_moment(name: str, value: Any) -> None:
     if not isinstance(value, datetime):
         raise bad(name, "a datetime with a time zone", value)
     if value.tzinfo is None:
-        raise BadArgument(f"`{name}` {value} has no time zone; give it one: datetime.now(UTC)")
+        reason = f"`{name}` {value} has no time zone; give it one: datetime.now(UTC)"
+        raise BadArgument(reason, name)
 
 
 def check_queue(name: str, value: Any) -> None:

@@ -54,7 +54,7 @@ def tls_context(tls: TlsConfig | bool) -> ssl.SSLContext | None:
     try:
         return client_context(files, check_host=config.check_host, verify=config.verify)
     except OSError as error:  # An SSLError is one, too.
-        raise BadArgument(f"`tls` {config} cannot be used: {error}") from None
+        raise BadArgument(f"`tls` {config} cannot be used: {error}", "tls") from None
 
 
 def _path(file: Path | str | None) -> Path | None:

@@ -64,11 +64,22 @@ class ClientError(RoquetError):
 
 
 class BadArgument(ClientError, ValueError):
-    """An argument is invalid. The text names the argument and what it may be."""
+    """An argument is invalid. The text names the argument and what it may be.
+
+    `argument` is its name; None if the call does not fit the state of the client.
+    """
+
+    def __init__(self, reason: str, argument: str | None = None) -> None:
+        super().__init__(reason)
+        self.argument = argument
 
 
 class BadAddress(BadArgument, NetBadAddress):
     """The address of a server has to have the form "host:port"."""
+
+    def __init__(self, text: str, hint: str = "") -> None:
+        NetBadAddress.__init__(self, text, hint)
+        self.argument = "name_server"
 
 
 class NotOpen(ClientError):
@@ -79,6 +90,8 @@ class NotOpen(ClientError):
             "is closed; make a new one" if was_open else 'is not open: use "with" or call open()'
         )
         super().__init__(f"the {what} {state}")
+        self.what = what
+        self.was_open = was_open
 
 
 class UsedAfterFork(ClientError):
@@ -101,6 +114,7 @@ class WrongLoop(ClientError):
             f"the {what} belongs to the event loop it was opened in, and this is another one: make "
             "one in each loop"
         )
+        self.what = what
 
 
 class NothingToRead(ClientError):

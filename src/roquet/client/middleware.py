@@ -72,7 +72,9 @@ class Middleware:
         needed = "consume_async" if is_async else "consume"
         if any(has.values()) and not has[needed]:
             listener = "a coroutine" if is_async else "a function"
-            raise BadArgument(f"{kind.__name__} has no `{needed}`, and the listener is {listener}")
+            raise BadArgument(
+                f"{kind.__name__} has no `{needed}`, and the listener is {listener}", "middleware"
+            )
 
 
 _CONSUMES = ("consume", "consume_async")
@@ -109,7 +111,9 @@ def surrounded(listener: Any, middleware: Sequence[Middleware], group: str) -> A
     if not middleware:
         return listener
     if listener is None:
-        raise BadArgument("`middleware` surrounds a listener, and this consumer has none")
+        raise BadArgument(
+            "`middleware` surrounds a listener, and this consumer has none", "middleware"
+        )
     is_async = is_coroutine_function(listener)
     for each in reversed(middleware):
         each.check_listener(is_async=is_async)

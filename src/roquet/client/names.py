@@ -7,7 +7,7 @@ orders                 in namespace shop   shop%orders
 from functools import lru_cache
 from typing import Final
 
-from roquet.client.arguments import check_text
+from roquet.client.arguments import bad, check_text
 from roquet.client.errors import BadArgument
 from roquet.protocol.names import (
     DLQ_PREFIX,
@@ -41,7 +41,7 @@ def check_topic(topic: str) -> None:
 def _check_topic(topic: str) -> None:
     _check("topic", topic, NAME_SIZE_MAX)
     if is_closed_topic(topic):
-        raise BadArgument(f"topic {topic!r} is reserved for brokers; send to another one")
+        raise BadArgument(f"topic {topic!r} is reserved for brokers; send to another one", "topic")
 
 
 def check_group(group: str) -> None:
@@ -49,7 +49,9 @@ def check_group(group: str) -> None:
     check_text("group", group)
     _check("group", group, GROUP_SIZE_MAX)
     if group == _DEFAULT_GROUP:
-        raise BadArgument(f"group {group!r} is the default of Java's clients; choose another name")
+        raise BadArgument(
+            f"group {group!r} is the default of Java's clients; choose another name", "group"
+        )
 
 
 def check_instance(name: str | None, unit: str | None) -> None:
@@ -59,7 +61,7 @@ def check_instance(name: str | None, unit: str | None) -> None:
             continue
         check_text(what, value)
         if not value or not value.isprintable() or not _NOT_IN_IDS.isdisjoint(value):
-            raise BadArgument(f"`{what}` {value[:100]!r} has to be a name without blanks, @ and /")
+            raise bad(what, "a name without blanks, @ and /", value)
 
 
 def is_system_name(name: str) -> bool:
@@ -87,8 +89,8 @@ def unwrapped(namespace: str | None, name: str) -> str:
 
 def _check(what: str, name: str, size_max: int) -> None:
     if not name:
-        raise BadArgument(f"`{what}` is empty; give it a name")
+        raise BadArgument(f"`{what}` is empty; give it a name", what)
     if not has_name_characters(name):
-        raise BadArgument(f"{what} {name[:100]!r} may have letters, digits and %|_- only")
+        raise BadArgument(f"{what} {name[:100]!r} may have letters, digits and %|_- only", what)
     if len(name) > size_max:
-        raise BadArgument(f"{what} {name[:100]!r}... is longer than {size_max} characters")
+        raise BadArgument(f"{what} {name[:100]!r}... is longer than {size_max} characters", what)

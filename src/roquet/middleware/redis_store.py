@@ -84,9 +84,9 @@ class RedisStore:
     def check_listener(self, *, is_async: bool) -> None:
         """Raises BadArgument."""
         if is_async and not self._is_async:
-            raise BadArgument("a coroutine needs a RedisStore with a redis.asyncio.Redis")
+            raise BadArgument("a coroutine needs a RedisStore with a redis.asyncio.Redis", "client")
         if self._is_async and not is_async:
-            raise BadArgument("a function needs a RedisStore with a redis.Redis")
+            raise BadArgument("a function needs a RedisStore with a redis.Redis", "client")
 
 
 def _raise_if_running(state: bytes | str | None) -> None:

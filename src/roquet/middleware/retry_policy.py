@@ -32,7 +32,7 @@ class RetryPolicy(Middleware):
             level_for(delay)
         _check_errors(fatal)
         if not delays and not fatal:
-            raise BadArgument("a RetryPolicy needs `delays`, `fatal` errors, or both")
+            raise BadArgument("a RetryPolicy needs `delays`, `fatal` errors, or both", "delays")
         self._delays = delays
         self._fatal = fatal
 

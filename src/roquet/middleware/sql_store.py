@@ -141,12 +141,15 @@ class SqlStore:
 
     def _sync_engine(self) -> Engine:
         if not isinstance(self._engine, Engine):
-            raise BadArgument("a function needs a SqlStore with an Engine, made by create_engine()")
+            raise BadArgument(
+                "a function needs a SqlStore with an Engine, made by create_engine()", "engine"
+            )
         return self._engine
 
     def _async_engine(self) -> AsyncEngine:
         if not isinstance(self._engine, AsyncEngine):
             raise BadArgument(
-                "a coroutine needs a SqlStore with an AsyncEngine, made by create_async_engine()"
+                "a coroutine needs a SqlStore with an AsyncEngine, made by create_async_engine()",
+                "engine",
             )
         return self._engine

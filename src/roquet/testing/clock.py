@@ -28,7 +28,7 @@ class MovableClock:
     def advance(self, time: timedelta) -> None:
         """What is due by then is delivered at once. There is no way back. Raises BadArgument."""
         if time < timedelta(0):
-            raise BadArgument(f"a cluster's clock is put forward only, not by {time}")
+            raise BadArgument(f"a cluster's clock is put forward only, not by {time}", "time")
         self._ahead_ms += time // _MILLISECOND
         for listener in self._listeners:
             listener()

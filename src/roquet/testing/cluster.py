@@ -16,6 +16,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import SMALL_FILES, BrokerConfig
 from roquet.broker.supervisor import BrokerSupervisor, supervised_broker
+from roquet.client.arguments import bad
 from roquet.client.errors import BadArgument, NotOpen, RequestRefused
 from roquet.client.lifecycle import AsyncResource
 from roquet.client.received import ReceivedMessage, received_of
@@ -81,11 +82,11 @@ class Cluster(AsyncResource):
         settings: Mapping[str, str] | None = None,
     ) -> None:
         if not 1 <= brokers <= BROKER_COUNT_MAX:
-            raise BadArgument(f"`brokers` has to be 1 to {BROKER_COUNT_MAX}, not {brokers}")
+            raise bad("brokers", f"1 to {BROKER_COUNT_MAX}", brokers)
         if not 0 <= replicas <= REPLICA_COUNT_MAX:
-            raise BadArgument(f"`replicas` has to be 0 to {REPLICA_COUNT_MAX}, not {replicas}")
+            raise bad("replicas", f"0 to {REPLICA_COUNT_MAX}", replicas)
         if failover and not replicas:
-            raise BadArgument("`failover` needs a slave: use replicas=1 or more")
+            raise BadArgument("`failover` needs a slave: use replicas=1 or more", "replicas")
         self.clock = MovableClock()
         self._has_failover = failover
         self._replica_count = replicas
@@ -328,7 +329,7 @@ class Cluster(AsyncResource):
     def _check_name(self, name: str) -> None:
         names = [*self.broker_names, *self._slaves]
         if name not in names:
-            raise BadArgument(f"no broker is called {name!r}; there are {names}")
+            raise BadArgument(f"no broker is called {name!r}; there are {names}", "name")
 
     @property
     def _brokers(self) -> dict[str, Broker]:
@@ -369,7 +370,9 @@ class Cluster(AsyncResource):
         root = directory / name.replace("/", "-slave-")
         config, ignored = read_config(self._settings | self._own_settings(name), root)
         if ignored:
-            raise BadArgument(f"`settings` has keys without effect: {', '.join(ignored)}")
+            raise BadArgument(
+                f"`settings` has keys without effect: {', '.join(ignored)}", "settings"
+            )
         before = self._supervisors.get(name)
         port = 0 if before is None else before.broker.config.listen_port
         return replace(config, bind_address=_HOST, listen_port=port)

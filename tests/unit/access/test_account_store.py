@@ -25,6 +25,7 @@ from roquet.protocol.bodies.brokers import AccountConfig
 from tests.support.accounts import ACCOUNTS, ADMIN, KNOWN, accounts_file
 from tests.support.fake_clock import START_MS, FakeClock
 from tests.support.quick_disk import QuickDisk
+from tests.support.raising import raises
 
 NEWCOMER = AccountConfig(access_key="newcomer", secret_key="12345678")
 
@@ -222,7 +223,7 @@ def test_an_account_is_deleted_where_it_is() -> None:
     assert path == MAIN
     assert keys(document)[0] == ADMIN.access_key
     assert KNOWN.access_key not in keys(document)
-    with pytest.raises(UnknownAccount, match="stranger"):
+    with raises(UnknownAccount, access_key="stranger"):
         delete_account(DOCUMENTS, "stranger")
 
 

@@ -9,6 +9,7 @@ from roquet.access.acl_file import read_document, rules_of, write_document
 from roquet.access.errors import BadRules
 from roquet.protocol.acl import EITHER, Right
 from tests.support.accounts import ACCOUNTS
+from tests.support.raising import raises
 
 PATH = Path("plain_acl.yml")
 # As it is in Apache's own distribution.
@@ -82,7 +83,7 @@ def test_what_is_written_is_read_again(text: str) -> None:
 
 def test_an_access_key_is_in_one_file_only() -> None:
     document = read_document(ACCOUNTS.encode())
-    with pytest.raises(BadRules, match=r"b.yml: duplicate account 'administrator'"):
+    with raises(BadRules, path=Path("b.yml")):
         rules_of({Path("a.yml"): document, Path("b.yml"): document})
 
 

@@ -34,6 +34,7 @@ from tests.support.accounts import (
 from tests.support.broker_bed import VERSION_4_9_7, VERSION_5_5_0
 from tests.support.fake_clock import FakeClock
 from tests.support.quick_disk import QuickDisk
+from tests.support.raising import raises
 
 PEER = "198.51.100.7"
 
@@ -133,7 +134,7 @@ def test_another_body_does_not_pass(gate: Gate) -> None:
     command = signed(Command(RequestCode.GET_TOPIC_CONFIG, body=b"mine"), ADMIN)
     gate.check(command)
     command.body = b"theirs"
-    with pytest.raises(Denied, match="Check signature failed"):
+    with raises(Denied, reason=f"Check signature failed for accessKey={ADMIN.access_key}"):
         gate.check(command)
 
 

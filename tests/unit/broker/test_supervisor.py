@@ -24,6 +24,7 @@ from tests.support.drafts import draft
 from tests.support.eventually import eventually
 from tests.support.golden_replication import log_bytes
 from tests.support.quick_disk import QuickDisk
+from tests.support.raising import raises
 from tests.support.stores import bodies, small_config
 
 pytestmark = pytest.mark.slow
@@ -190,7 +191,7 @@ async def test_without_a_secret_no_slave_is_promoted(place: Place) -> None:
 
 async def test_a_secret_that_is_too_short_is_refused(place: Place) -> None:
     place.secret.write_text("short")
-    with pytest.raises(ConfigError, match="openssl rand"):
+    with raises(ConfigError, key="replication.secretFile"):
         await place.start("one", BrokerRole.ASYNC_MASTER, 1)
 
 

@@ -18,6 +18,7 @@ from roquet.client.callbacks import (
     merged_results,
 )
 from roquet.client.errors import SendForbidden
+from tests.support.raising import raises
 
 
 async def double(number: int) -> int:
@@ -69,7 +70,7 @@ def test_only_what_forbids_a_send_passes() -> None:
     def forbid(_news: object) -> None:
         raise SendForbidden("orders", "closed on Sundays")
 
-    with pytest.raises(SendForbidden, match="closed on Sundays"):
+    with raises(SendForbidden, topic="orders", reason="closed on Sundays"):
         call_all([forbid], "news")
 
 

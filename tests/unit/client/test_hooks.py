@@ -10,6 +10,7 @@ from roquet.client.hooks import Attempt, MessageKind, SendHook, Sending, SendMod
 from roquet.protocol.codes import ResponseCode
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
+from tests.support.raising import raises
 from tests.support.scripted_cluster import ScriptedCluster, answer_late, refuse, stay_silent
 
 TOPIC = "orders"
@@ -176,7 +177,7 @@ async def test_a_broken_hook_is_logged_and_the_message_arrives(
 
 async def test_a_hook_can_forbid_a_send(cluster: LiveCluster) -> None:
     async with AsyncProducer(cluster.name_server, "shop", hooks=[Guard()]) as producer:
-        with pytest.raises(SendForbidden, match="closed on Sundays"):
+        with raises(SendForbidden, topic=TOPIC, reason="closed on Sundays"):
             await producer.send(Message(TOPIC, b"x"))
         with pytest.raises(SendForbidden):
             await producer.send_oneway(Message(TOPIC, b"x"))

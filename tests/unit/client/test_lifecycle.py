@@ -6,6 +6,7 @@ import pytest
 
 from roquet.client.errors import BadArgument, NotOpen
 from roquet.client.lifecycle import Lifecycle, current_process_id
+from tests.support.raising import raises
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
@@ -104,6 +105,6 @@ async def test_a_failed_open_is_closed_and_may_be_repeated() -> None:
 
 async def test_an_impossible_timeout_is_refused_before_anything_is_made() -> None:
     lifecycle = Lifecycle("tool", lambda: _Session([]))
-    with pytest.raises(BadArgument, match="timeout_s"):
+    with raises(BadArgument, argument="timeout_s"):
         await lifecycle.open(-1.0)
     assert lifecycle.session is None

@@ -26,6 +26,7 @@ from roquet.client.middleware import Consume, ConsumeAsync, surrounded
 from roquet.testing import BlockingCluster
 from tests.support.delivered import delivered
 from tests.support.eventually import eventually, wait_until
+from tests.support.raising import raises
 
 R = TypeVar("R")
 GROUP = "billing"
@@ -136,7 +137,7 @@ def test_transactions_go_through(cluster: BlockingCluster) -> None:
 def test_a_refused_message_is_not_sent_and_others_are(cluster: BlockingCluster) -> None:
     topic = cluster.new_topic()
     with Producer(cluster.name_server, "shop", middleware=[NoTea()]) as producer:
-        with pytest.raises(SendForbidden, match="no tea here"):
+        with raises(SendForbidden, topic=topic, reason="no tea here"):
             producer.send(Message(topic, b"tea"))
         with pytest.raises(SomeFailed) as failed:
             producer.send_many([Message(topic, b"coffee"), Message(topic, b"tea")])
@@ -152,7 +153,7 @@ def test_what_would_go_past_it_is_refused(cluster: BlockingCluster) -> None:
     with Producer(cluster.name_server, "shop", middleware=[NoTea()]) as producer:
         with pytest.raises(BadArgument, match=r"`send_batch` goes past .* use `send_many`"):
             producer.send_batch([Message("orders", b"tea")])
-        with pytest.raises(BadArgument, match="`send_encoded` goes past"):
+        with pytest.raises(BadArgument, match="`send_encoded`"):
             producer.send_encoded("orders", b"tea", 1)
 
 
@@ -209,23 +210,23 @@ def test_one_for_functions_is_refused_for_a_coroutine() -> None:
 
     async def listen(message: ReceivedMessage) -> None: ...
 
-    with pytest.raises(BadArgument, match="ForFunctions has no `consume_async`"):
+    with raises(BadArgument, argument="middleware"):
         surrounded(listen, [ForFunctions()], GROUP)
 
 
 def test_it_needs_a_listener() -> None:
-    with pytest.raises(BadArgument, match="surrounds a listener"):
+    with raises(BadArgument, argument="middleware"):
         surrounded(None, [NoTea()], GROUP)
 
 
 @pytest.mark.parametrize("middleware", [NoTea(), [print], None])
 def test_what_is_no_middleware_is_refused(middleware: Any) -> None:
-    with pytest.raises(BadArgument, match="`middleware` has to be a list of Middleware"):
+    with raises(BadArgument, argument="middleware"):
         Producer("127.0.0.1:9876", "shop", middleware=middleware)
-    with pytest.raises(BadArgument, match="`middleware` has to be a list of Middleware"):
+    with raises(BadArgument, argument="middleware"):
         PushConsumer("127.0.0.1:9876", GROUP, middleware=middleware)
 
 
 def test_batches_are_refused() -> None:
-    with pytest.raises(BadArgument, match="leave out `batch_size`"):
+    with raises(BadArgument, argument="batch_size"):
         PushConsumer("127.0.0.1:9876", GROUP, batch_size=2, middleware=[NoTea()])

@@ -21,6 +21,7 @@ from roquet.middleware import Idempotent, MemoryStore, by_key
 from roquet.middleware.idempotent import name_in_group
 from roquet.testing import BlockingCluster
 from tests.support.delivered import delivered
+from tests.support.raising import raises
 
 Listen = Callable[[ReceivedMessage], None]
 
@@ -132,7 +133,7 @@ def test_a_long_name_fits_into_a_column() -> None:
 
 
 def test_what_is_no_store_is_refused() -> None:
-    with pytest.raises(BadArgument, match="`store` has to be a MemoryStore"):
+    with raises(BadArgument, argument="store"):
         Idempotent({})  # type: ignore[arg-type]
 
 
@@ -143,7 +144,7 @@ def test_a_store_for_functions_is_refused_for_a_coroutine() -> None:
 
     async def bill(message: ReceivedMessage) -> None: ...
 
-    with pytest.raises(BadArgument, match="Plain has no `once_async`"):
+    with pytest.raises(BadArgument, match="`once_async`"):
         once(bill, Idempotent(Plain()))
 
 

@@ -9,6 +9,7 @@ from roquet.client.middleware import SendChain, surrounded
 from roquet.middleware import RateLimit
 from tests.support.delivered import delivered
 from tests.support.fake_clock import FakeClock
+from tests.support.raising import raises
 
 
 def test_messages_pass_in_equal_intervals() -> None:
@@ -55,5 +56,5 @@ async def test_listeners_of_both_kinds_pass() -> None:
 
 @pytest.mark.parametrize("per_s", [0, -1, True, "10", None])
 def test_what_is_no_rate_is_refused(per_s: Any) -> None:
-    with pytest.raises(BadArgument, match="per_s"):
+    with raises(BadArgument, argument="per_s"):
         RateLimit(per_s)

@@ -19,6 +19,7 @@ from roquet.net.tls.settings import TlsMode
 from roquet.protocol.properties_text import read_properties_text
 from roquet.settings.options import ConfigError, UnsupportedOption
 from tests.support.golden_frames import golden_frames
+from tests.support.raising import raises
 
 
 def test_without_settings_only_this_machine_is_let_in() -> None:
@@ -66,7 +67,7 @@ def test_known_settings_are_obeyed_and_the_others_named() -> None:
     ],
 )
 def test_values_of_the_wrong_kind_are_refused_by_name(name: str, text: str) -> None:
-    with pytest.raises(ConfigError, match=name):
+    with raises(ConfigError, key=name, text=text):
         read_config({name: text})
 
 
@@ -91,7 +92,7 @@ def test_settings_without_effect_change_nothing() -> None:
 
 def test_what_an_operator_has_locked_cannot_be_changed() -> None:
     config, _ = read_config({"configBlackList": "configBlackList;orderMessageEnable"})
-    with pytest.raises(NotChangeable, match="orderMessageEnable"):
+    with raises(NotChangeable, names=["orderMessageEnable"]):
         change_config(config, {"orderMessageEnable": "true"})
     assert not change_config(
         config, {"returnOrderTopicConfigToBroker": "false"}
@@ -124,7 +125,7 @@ def test_every_unsupported_option_has_its_texts_here() -> None:
 @pytest.mark.parametrize("name", sorted(UNSUPPORTED_TEXTS))
 def test_an_unsupported_feature_is_refused_and_anything_else_is_not(name: str) -> None:
     requesting, harmless = UNSUPPORTED_TEXTS[name]
-    with pytest.raises(UnsupportedOption, match=name):
+    with raises(UnsupportedOption, key=name, text=requesting):
         read_config({name: requesting})
     assert read_config({name: harmless}).ignored == [name]
 
@@ -133,7 +134,7 @@ def test_tls_is_obeyed_by_its_names_and_refused_by_any_other() -> None:
     config, ignored = read_config({"tls.server.mode": "enforcing"})
     assert config.tls.mode is TlsMode.ENFORCING
     assert not ignored
-    with pytest.raises(UnsupportedOption, match="encrypted connections"):
+    with raises(UnsupportedOption, key="tlsEnable", text="true"):
         read_config({"tlsEnable": "true"})
 
 

@@ -13,6 +13,7 @@ from roquet.net.addresses import (
     reachable_host,
 )
 from roquet.net.errors import UnknownHost
+from tests.support.raising import raises
 
 WILDCARDS = ["0.0.0.0", "::", "0:0:0:0:0:0:0:0", ""]  # noqa: S104
 
@@ -49,5 +50,5 @@ def test_names_are_looked_up() -> None:
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "größe.invalid", "x" * 64 + ".invalid"])
 def test_a_name_that_is_unknown_is_reported(host: str) -> None:
-    with pytest.raises(UnknownHost, match=host):
+    with raises(UnknownHost, host=host):
         ip_of(host)

@@ -16,6 +16,7 @@ from roquet.protocol.command import Command, decode_command, encode_command, rep
 from roquet.protocol.frame_decoder import WholeFrames
 from tests.support.echo_server import ECHO, ROUTES, EchoServer, echo_request
 from tests.support.fake_clock import FakeClock
+from tests.support.raising import raises
 from tests.support.slow_transport import AnyOwner, SlowTransport
 
 LIMITS = ConnectionLimits(unread_size_high=1_000, unread_timeout_s=30, frame_timeout_s=10)
@@ -175,9 +176,9 @@ async def test_nothing_is_sent_after_the_end() -> None:
     held.connection.close("again")
     await asyncio.sleep(0)
     assert held.transport.get_write_buffer_size() == 0
-    with pytest.raises(ConnectionLost, match="test"):
+    with raises(ConnectionLost, reason="test"):
         held.connection.send_oneway(echo_request())
-    with pytest.raises(ConnectionLost, match="test"):
+    with raises(ConnectionLost, reason="test"):
         await held.connection.call(echo_request(), 1)
 
 

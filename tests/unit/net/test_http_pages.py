@@ -21,6 +21,7 @@ from roquet.net.http_pages import (
 )
 from tests.support.eventually import eventually
 from tests.support.http_asking import asked, page
+from tests.support.raising import raises
 
 GET = b"GET /page HTTP/1.1\r\n"
 
@@ -224,5 +225,5 @@ async def test_a_page_without_a_waiter_is_given_up() -> None:
 
 async def test_a_port_that_is_taken_is_named() -> None:
     async with serving() as (_, port):
-        with pytest.raises(AddressTaken, match=str(port)):
+        with raises(AddressTaken, port=port):
             await HttpPort.open("127.0.0.1", port, find)

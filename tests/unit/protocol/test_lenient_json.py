@@ -101,7 +101,7 @@ def test_a_reference_that_leads_nowhere_is_refused(reference: bytes) -> None:
 def test_references_cannot_name_each_other() -> None:
     with pytest.raises(BadBody, match="names a reference"):
         strict_json(b'{"a":{"$ref":"$.b"},"b":{"$ref":"$.a"}}')
-    with pytest.raises(BadBody, match="names a reference"):
+    with pytest.raises(BadBody):
         strict_json(b'{"$ref":"$"}')
 
 

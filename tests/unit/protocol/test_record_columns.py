@@ -38,6 +38,7 @@ from roquet.protocol.record_columns.record_starts import find_record_starts
 from tests.support.golden_frames import golden_frames
 from tests.support.golden_records import RECORD_COUNT, golden_records
 from tests.support.message_rows import rows_in, rows_of
+from tests.support.raising import raises
 
 INNER_BATCH = (SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP).value
 PREFIX = Struct(">ii")
@@ -154,7 +155,7 @@ def test_columns_come_in_the_order_they_are_asked_for() -> None:
     [("Topic", PropertiesForm.STRING), ("properties", PropertiesForm.NONE)],
 )
 def test_a_column_that_does_not_exist_is_refused_by_name(name: str, form: PropertiesForm) -> None:
-    with pytest.raises(UnknownColumn, match=repr(name)) as refused:
+    with raises(UnknownColumn, name=name) as refused:
         decode_records(record(), ["topic", name], properties=form)
     assert refused.value.name == name
     assert isinstance(refused.value, RoquetError)

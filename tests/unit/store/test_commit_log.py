@@ -1,3 +1,4 @@
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.support.drafts import draft
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.few_descriptors import few_descriptors_left
 from tests.support.mapped_memory import resident_size
+from tests.support.raising import raises
 
 FILE_SIZE = 4096
 
@@ -343,7 +345,7 @@ def test_a_failed_sync_moves_nothing(tmp_path: Path) -> None:
     log = open_log(tmp_path / "commitlog", disk)
     log.append(draft(), 0, 1)
     disk.fail_next_sync()
-    with pytest.raises(OSError, match="Input/output"):
+    with raises(OSError, errno=errno.EIO):
         log.sync()
     assert log.synced_end == 0
     log.close()

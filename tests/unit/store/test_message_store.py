@@ -29,6 +29,7 @@ from tests.support.faulty_disk import FaultyDisk
 from tests.support.few_descriptors import few_descriptors_left
 from tests.support.inner_parts import index_of
 from tests.support.quick_disk import QuickDisk
+from tests.support.raising import raises
 from tests.support.stores import (
     EVERYTHING,
     bodies,
@@ -89,7 +90,7 @@ def test_a_batch_that_fits_no_queue_file_is_spread_over_several(store: MessageSt
 def test_a_body_over_the_limit_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with opened(tmp_path, body_size_max=100) as store:
         for refused in (store.append, lambda each: store.append_batch(DraftBatch([each]))):
-            with pytest.raises(TooLarge, match="body of 101 is over the limit of 100"):
+            with raises(TooLarge, what="body", size=101, limit=100):
                 refused(draft(b"x" * 101))
         with pytest.raises(TooLarge):
             store.append_batch(DraftBatch([draft(b"x" * 50), draft(b"x" * 51)]))
@@ -98,9 +99,9 @@ def test_a_body_over_the_limit_is_refused_before_anything_is_written(tmp_path: P
 
 
 def test_a_record_over_the_size_of_a_file_is_refused(store: MessageStore) -> None:
-    with pytest.raises(TooLarge, match="record"):
+    with raises(TooLarge, what="record"):
         store.append(draft(b"x" * 4096))
-    with pytest.raises(TooLarge, match="record"):
+    with raises(TooLarge, what="record"):
         store.append_batch(DraftBatch([draft(b"x" * 1000)] * 4))
     assert bodies(store) == []
     assert store.append(draft(b"fits")).queue_offset == 0
@@ -350,7 +351,7 @@ def test_a_store_has_one_owner(tmp_path: Path) -> None:
 def test_a_store_of_other_file_sizes_is_refused_and_left_alone(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.append(draft(b"1"))
-    with pytest.raises(BadStoreDirectory, match="but 8192 are configured"):
+    with pytest.raises(BadStoreDirectory):
         open_store(tmp_path, commit_log_file_size=8192)
     with opened(tmp_path) as store:
         assert bodies(store) == [b"1"]

@@ -1,18 +1,17 @@
 from pathlib import Path
 
-import pytest
-
 from roquet.disk import SystemDisk
 from roquet.store.errors import StoreInUse
 from roquet.store.files.layout import layout_of
 from roquet.store.store_lock import StoreLock, is_ours
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.raising import raises
 
 
 def test_a_second_owner_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     layout = layout_of(tmp_path / "store")
     first = StoreLock(SystemDisk(), layout)
-    with pytest.raises(StoreInUse, match="in use"):
+    with raises(StoreInUse, path=layout.lock):
         StoreLock(SystemDisk(), layout)
     first.release()
     StoreLock(SystemDisk(), layout).release()

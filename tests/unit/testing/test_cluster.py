@@ -17,6 +17,7 @@ from roquet.client.errors import BadArgument, ClientError, NotOpen, RequestRefus
 from roquet.testing import BlockingCluster, Cluster
 from tests.support.eventually import eventually, wait_until
 from tests.support.inner_parts import broker_of
+from tests.support.raising import raises
 from tests.support.stores import bodies
 
 HOUR = timedelta(hours=1)
@@ -149,7 +150,7 @@ async def test_settings_are_those_of_a_broker() -> None:
 
 async def test_a_cluster_that_cannot_start_leaves_nothing_behind() -> None:
     cluster = Cluster(settings={"no.such.key": "1"})
-    with pytest.raises(BadArgument, match=r"no\.such\.key"):
+    with raises(BadArgument, argument="settings"):
         await cluster.open()
     assert cluster._directory is not None
     assert not cluster._directory.exists()
@@ -178,23 +179,23 @@ async def test_opening_and_closing_twice_is_fine() -> None:
 
 async def test_what_is_not_open_has_no_address_and_no_clock_to_obey() -> None:
     cluster = Cluster()
-    with pytest.raises(NotOpen, match="not open"):
+    with raises(NotOpen, was_open=False):
         cluster.name_server  # noqa: B018
     async with cluster:
         pass
     cluster.clock.advance(HOUR)
-    with pytest.raises(NotOpen, match="closed"):
+    with raises(NotOpen, was_open=True):
         await cluster.new_topic()
 
 
 @pytest.mark.parametrize("count", [0, 27])
 def test_there_are_as_many_brokers_as_letters(count: int) -> None:
-    with pytest.raises(BadArgument, match="1 to 26"):
+    with raises(BadArgument, argument="brokers"):
         Cluster(brokers=count)
 
 
 async def test_a_broker_that_is_not_there_is_named(cluster: Cluster) -> None:
-    with pytest.raises(BadArgument, match="broker-z"):
+    with raises(BadArgument, argument="name"):
         await cluster.stop_broker("broker-z")
 
 
@@ -241,12 +242,12 @@ def test_a_blocking_cluster_that_cannot_start_ends_its_thread() -> None:
 
 @pytest.mark.parametrize("count", [-1, 9])
 def test_a_broker_has_a_few_slaves_at_most(count: int) -> None:
-    with pytest.raises(BadArgument, match="`replicas` has to be 0 to 8"):
+    with raises(BadArgument, argument="replicas"):
         Cluster(replicas=count)
 
 
 def test_a_replacement_has_to_exist() -> None:
-    with pytest.raises(BadArgument, match="replicas=1 or more"):
+    with raises(BadArgument, argument="replicas"):
         Cluster(failover=True)
 
 
@@ -308,7 +309,7 @@ async def test_without_etcd_the_error_names_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EtcdMissing, match="apt-get install etcd-server"):
+    with pytest.raises(EtcdMissing):
         await Cluster(replicas=1, failover=True).open()
 
 

@@ -19,6 +19,7 @@ from roquet import (
 )
 from roquet.client.errors import BadArgument
 from roquet.testing import BlockingCluster, Cluster, HasDeadLetters, NotConsumed, NotReceived
+from tests.support.raising import raises
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ async def test_as_many_messages_as_expected_are_waited_for(
     topic = await cluster.new_topic()
     waiting = asyncio.create_task(cluster.wait_received(topic, 3))
     await send(producer, topic, 2)
-    with pytest.raises(NotReceived, match=f"^topic '{topic}' has 2 messages after 0.1 s, not 3$"):
+    with raises(NotReceived, topic=topic, count=2):
         await cluster.wait_received(topic, 3, timeout_s=0.1)
     await send(producer, topic, 1)
     assert sorted(bodies(await waiting)) == [b"0", b"0", b"1"]
@@ -192,10 +193,7 @@ async def test_a_group_without_consumers_is_reported_by_name(
     cluster: Cluster, producer: AsyncProducer
 ) -> None:
     topic = await cluster.new_topic()
-    with pytest.raises(
-        NotConsumed,
-        match=r"^group 'typo' is not done after 0.1 s: no consumer of it was ever connected$",
-    ):
+    with raises(NotConsumed, group="typo"):
         await cluster.consumed("typo", timeout_s=0.1)
     consumer = AsyncPullConsumer(cluster.name_server, "billing", start_from=StartFrom.FIRST)
     consumer.subscribe(topic)

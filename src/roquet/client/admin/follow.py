@@ -9,11 +9,11 @@ from enum import Enum, auto
 from typing import Final
 
 from roquet.client.admin.servers import AdminServers, Master
-from roquet.client.arguments import timestamp_ms
+from roquet.client.arguments import bad, timestamp_ms
 from roquet.client.cluster.brokers import by_broker
 from roquet.client.cluster.pulling import SUSPEND_S, PullOrder, PullStatus, PullTerms
 from roquet.client.cluster.routes import Route
-from roquet.client.errors import BadArgument, ClientError, Unreachable
+from roquet.client.errors import ClientError, Unreachable
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -126,7 +126,7 @@ async def start_offset(servers: AdminServers, queue: QueueRef, start: FollowFrom
                 return start[user_queue]
             return await servers.brokers.min_offset(queue)
         case _:
-            raise BadArgument("`start` has to be a datetime, offsets, or StartFrom.FIRST or LAST")
+            raise bad("start", "a datetime, offsets, or StartFrom.FIRST or LAST", start)
 
 
 async def _of_queue(

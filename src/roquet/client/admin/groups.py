@@ -63,7 +63,7 @@ class GroupSettings:
     def __post_init__(self) -> None:
         """Raises BadArgument."""
         if self.retry_queue_count < 0:
-            raise BadArgument(f"`retry_queue_count` must be 0 or more: {self}")
+            raise BadArgument(f"`retry_queue_count` must be 0 or more: {self}", "retry_queue_count")
 
 
 DEFAULT_SETTINGS: Final = GroupSettings()

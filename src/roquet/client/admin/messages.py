@@ -65,7 +65,7 @@ async def message_by_id(
     try:
         place = parse_offset_id(message_id)
     except BadMessage:
-        raise BadArgument(f"{message_id[:100]!r} is not a message id") from None
+        raise BadArgument(f"{message_id[:100]!r} is not a message id", "message_id") from None
     found = await _message_at(servers, topic, place)
     if found is None:
         found = await _message_by_unique_id(servers, clock, topic, message_id)
@@ -187,7 +187,8 @@ def origin_of(dead: ReceivedMessage) -> str:
     """The topic, as brokers know it, that a dead letter was sent to. Raises BadArgument."""
     topic = origin_topic(dead.properties)
     if topic is None:
-        raise BadArgument(f"{dead} is not a dead letter: it does not name its original topic")
+        reason = f"{dead} is not a dead letter: it does not name its original topic"
+        raise BadArgument(reason, "dead_letters")
     return topic
 
 

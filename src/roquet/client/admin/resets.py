@@ -91,13 +91,13 @@ async def plan_reset(
         check_offsets("to", to)
         queues = list(to) if queues is None else queues
         if missing := set(queues).difference(to):
-            raise BadArgument(f"`to` has no offset for {min(missing)}")
+            raise BadArgument(f"`to` has no offset for {min(missing)}", "to")
     route = await servers.route(topic)
     wanted = route.readable
     if queues is not None:
         wire_queues = {queue._replace(topic=servers.wire_name(queue.topic)) for queue in queues}
         if strangers := wire_queues.difference(route.readable):
-            raise BadArgument(f"{min(strangers)} is not a queue of topic {topic!r}")
+            raise BadArgument(f"{min(strangers)} is not a queue of topic {topic!r}", "queues")
         wanted = tuple(queue for queue in route.readable if queue in wire_queues)
     masters = [Master(*each) for each in sorted(route.masters.items())]
     if without_master := {queue.broker_name for queue in wanted}.difference(route.masters):
@@ -202,5 +202,5 @@ def _reset_header(group: str, topic: str, timestamp: int) -> ResetOffsetHeader:
 def _time_of(to: ResetTarget) -> int:
     assert not isinstance(to, int | Mapping)
     if isinstance(to, datetime):
-        return timestamp_ms(to)
+        return timestamp_ms(to, "to")
     return _FIRST_TIME if to is StartFrom.FIRST else _LAST_TIME

@@ -74,7 +74,8 @@ class ClientInstance:
             if links.settings != settings:
                 raise BadArgument(
                     f"clients with the `instance_name` {name.name!r} share their connections: they "
-                    "need the same credentials, tls and intervals, or other names"
+                    "need the same credentials, tls and intervals, or other names",
+                    "instance_name",
                 )
         else:
             router = participant.router or Router(None, ())

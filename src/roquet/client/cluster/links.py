@@ -122,7 +122,8 @@ class Links:
             kind, group = min(taken)
             raise BadArgument(
                 f"a {kind} of group {group!r} has this `instance_name` already: "
-                "give this one another name, or none"
+                "give this one another name, or none",
+                "instance_name",
             )
         self._participants.append(participant)
 

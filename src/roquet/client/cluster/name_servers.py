@@ -42,7 +42,9 @@ def name_server_source(text: str | None, unit: str | None = None) -> NameServerS
     if text is None:
         text = os.environ.get(ENVIRONMENT_NAME)
         if not text:
-            raise BadArgument(f"`name_server` is None, and {ENVIRONMENT_NAME} is not set")
+            raise BadArgument(
+                f"`name_server` is None, and {ENVIRONMENT_NAME} is not set", "name_server"
+            )
     check_text("name_server", text)
     if "," in text:
         raise BadAddress(text, ": several of them are joined by semicolons")
@@ -53,7 +55,7 @@ def name_server_source(text: str | None, unit: str | None = None) -> NameServerS
     except NetBadAddress as error:
         raise BadAddress(error.text) from None
     if source == NameServerSource():
-        raise BadArgument("`name_server` is empty; it must be host:port")
+        raise BadArgument("`name_server` is empty; it must be host:port", "name_server")
     return source
 
 

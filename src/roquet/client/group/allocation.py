@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import md5
 from typing import Final, Protocol, TypeVar, final
 
+from roquet.client.arguments import bad
 from roquet.client.errors import BadArgument
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.names import RETRY_PREFIX
@@ -89,7 +90,7 @@ class ConsistentHash:
 
     def __init__(self, virtual_count: int = _VIRTUAL_COUNT) -> None:
         if virtual_count < 1:
-            raise BadArgument(f"`virtual_count` must be 1 or more, not {virtual_count}")
+            raise bad("virtual_count", "1 or more", virtual_count)
         self._virtual_count = virtual_count
 
     def __call__(
@@ -145,7 +146,7 @@ class MachineRoom:
 
     def __init__(self, rooms: Collection[str]) -> None:
         if isinstance(rooms, str) or not rooms:
-            raise BadArgument(f"`rooms` must be a collection of names, not {rooms!r}")
+            raise bad("rooms", "a collection of names", rooms)
         self._rooms = frozenset(rooms)
 
     def __call__(

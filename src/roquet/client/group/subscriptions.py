@@ -97,13 +97,15 @@ def subscription_of(
         if value is not None and not isinstance(value, str):
             raise bad(name, _EXPECTED[name], value)
     if tags is not None and sql is not None:
-        raise BadArgument("give `tags` or `sql`, not both")
+        raise BadArgument("give `tags` or `sql`, not both", "sql")
     try:
         if sql is not None:
             return parse_subscription(topic, sql, ExpressionType.SQL92, version)
         return parse_subscription(topic, expression or ALL_TAGS, ExpressionType.TAG, version)
     except (BadExpression, TooLarge) as error:
-        raise BadArgument(f"subscription of {topic!r}: {error}") from None
+        raise BadArgument(
+            f"subscription of {topic!r}: {error}", "tags" if sql is None else "sql"
+        ) from None
 
 
 def _joined(tags: Any) -> Any:

@@ -190,9 +190,9 @@ def outgoing_encoded(ready: Ready, count: int, config: ProducerConfig) -> Outgoi
     """A body that is a batch already, as if it were one message. Raises BadArgument."""
     message = ready.message
     if not 0 < count <= BATCH_COUNT_MAX:
-        raise BadArgument(f"a batch has 1 to {BATCH_COUNT_MAX} messages, not {count}")
+        raise BadArgument(f"a batch has 1 to {BATCH_COUNT_MAX} messages, not {count}", "count")
     if not can_be_batched(message):
-        raise BadArgument(f"topic {message.topic!r} takes no batches; send one by one")
+        raise BadArgument(f"topic {message.topic!r} takes no batches; send one by one", "topic")
     _check_kinds(message.body)
     return Outgoing(
         (ready,),
@@ -214,13 +214,14 @@ def _check_kinds(body: bytes) -> None:
     try:
         items = decode_batch(body)
     except ProtocolError as error:
-        raise BadArgument(f"the body is no batch: {error}") from None
+        raise BadArgument(f"the body is no batch: {error}", "body") from None
     for item in items:
         for name in suspects:
             if property_of_bytes(item.properties, name) is not None:
                 raise BadArgument(
                     f"a message with the property {name.decode()} cannot be in a batch: what waits "
-                    "for a time or a transaction is sent alone"
+                    "for a time or a transaction is sent alone",
+                    "body",
                 )
 
 

@@ -118,11 +118,12 @@ def check_message(message: Message, config: ProducerConfig) -> None:
         _check_body(body)
     size = len(body)
     if not size:
-        raise BadArgument("a message with an empty body cannot be sent")
+        raise BadArgument("a message with an empty body cannot be sent", "body")
     if size > config.message_size_max:
         raise BadArgument(
             f"a body of {size} bytes is over `message_size_max` of {config.message_size_max}; "
-            "send less, or raise it here and at the broker"
+            "send less, or raise it here and at the broker",
+            "body",
         )
     if message.tags is not None:
         _check_tags(message.tags)
@@ -138,7 +139,9 @@ def check_message(message: Message, config: ProducerConfig) -> None:
 
 def _check_body(body: object) -> None:
     if isinstance(body, str):
-        raise BadArgument(f"`body` has to be bytes, not the text {shown(body)}: use .encode()")
+        raise BadArgument(
+            f"`body` has to be bytes, not the text {shown(body)}: use .encode()", "body"
+        )
     if not isinstance(body, bytes | bytearray):
         raise bad("body", "bytes", body)
 
@@ -148,11 +151,12 @@ def _check_tags(tags: object) -> None:
         raise bad("tags", "a text", tags)
     if "||" in tags:
         raise BadArgument(
-            f"a message has one tag, not {shown(tags)}: only subscriptions join tags by ||"
+            f"a message has one tag, not {shown(tags)}: only subscriptions join tags by ||", "tags"
         )
     if tags != tags.strip():
         raise BadArgument(
-            f"`tags` {shown(tags)} starts or ends with a blank: no subscription could match"
+            f"`tags` {shown(tags)} starts or ends with a blank: no subscription could match",
+            "tags",
         )
 
 
@@ -170,7 +174,9 @@ def _check_keys(keys: object) -> None:
         if not isinstance(key, str) or not key:
             raise bad("each of keys", "a text that is not empty", key)
         if KEY_SEPARATOR in key:
-            raise BadArgument(f"`keys` {shown(keys)} must not have spaces, which separate keys")
+            raise BadArgument(
+                f"`keys` {shown(keys)} must not have spaces, which separate keys", "keys"
+            )
 
 
 def _check_properties(message: Message) -> None:
@@ -182,11 +188,14 @@ def _check_properties(message: Message) -> None:
             raise bad("each name of properties", "a text", name)
         if not isinstance(value, str):
             raise BadArgument(
-                f"property {shown(name)} has to be a text, not {shown(value)}: use str()"
+                f"property {shown(name)} has to be a text, not {shown(value)}: use str()",
+                "properties",
             )
     if not (RESERVED_NAMES.isdisjoint(properties) or isinstance(message, ReplyMessage)):
         names = sorted(RESERVED_NAMES.intersection(properties))
-        raise BadArgument(f"properties {names} are reserved; use `tags`, `keys` and `delay`")
+        raise BadArgument(
+            f"properties {names} are reserved; use `tags`, `keys` and `delay`", "properties"
+        )
 
 
 def bare_ready(message: Message, message_id: str, config: ProducerConfig) -> Ready:
@@ -210,11 +219,13 @@ def property_text(
     try:
         text = properties_text(named)
     except BadMessage as error:
-        raise BadArgument(str(error)) from None
+        raise BadArgument(str(error), "properties") from None
     if not text.isascii():
         _check_encodable(text)
     if len(text) > _SURELY_FITS and (size := len(text.encode())) > PROPERTIES_SIZE_MAX:
-        raise BadArgument(f"properties of {size} bytes are over {PROPERTIES_SIZE_MAX}; send less")
+        raise BadArgument(
+            f"properties of {size} bytes are over {PROPERTIES_SIZE_MAX}; send less", "properties"
+        )
     return text
 
 
@@ -223,7 +234,9 @@ def _check_encodable(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         broken = shown(text[error.start : error.end])
-        raise BadArgument(f"properties with {broken}, half a character, cannot be sent") from None
+        raise BadArgument(
+            f"properties with {broken}, half a character, cannot be sent", "properties"
+        ) from None
 
 
 def outgoing_of(ready: Ready, config: ProducerConfig) -> Outgoing:
@@ -281,7 +294,7 @@ def delay_properties(
     """
     if delay_level is not None:
         if delay is not None:
-            raise BadArgument("give `delay` or `delay_level`, not both")
+            raise BadArgument("give `delay` or `delay_level`, not both", "delay_level")
         check_count("delay_level", delay_level)
         return {Property.DELAY: str(delay_level)}
     if delay is None:
@@ -304,7 +317,9 @@ def _no_delay(delay: Any) -> BadArgument:
     if isinstance(delay, bool) or not isinstance(delay, int | float):
         return error
     levels = f", for a level of the broker delay_level={delay}" if isinstance(delay, int) else ""
-    return BadArgument(f"{error}: for seconds give timedelta(seconds={delay}){levels}")
+    return BadArgument(
+        f"{error}: for seconds give timedelta(seconds={delay}){levels}", error.argument
+    )
 
 
 def needs_timers(properties: Mapping[str, str]) -> bool:

@@ -449,13 +449,13 @@ def _target(message: Message, queue: QueueRef | None, order_key: OrderKey | None
     if queue is None and order_key is None:
         return Target(message.queue) if isinstance(message, ReplyMessage) else ANYWHERE
     if queue is not None and order_key is not None:
-        raise BadArgument("give `queue` or `order_key`, not both")
+        raise BadArgument("give `queue` or `order_key`, not both", "order_key")
     if queue is not None:
         check_queue("queue", queue)
     elif isinstance(order_key, bool) or not isinstance(order_key, str | int | UUID):
         raise bad("order_key", "a text, a whole number or a UUID", order_key)
     if queue is not None and queue.topic != message.topic:
-        raise BadArgument(f"{queue} is not a queue of topic {message.topic!r}")
+        raise BadArgument(f"{queue} is not a queue of topic {message.topic!r}", "queue")
     return Target(queue, order_key)
 
 
@@ -463,16 +463,18 @@ def _first_of_batch(messages: Any) -> Message:
     if isinstance(messages, str | bytes) or not isinstance(messages, Sequence):
         raise bad("messages", "a list of Messages", messages)
     if not messages:
-        raise BadArgument("an empty batch cannot be sent")
+        raise BadArgument("an empty batch cannot be sent", "messages")
     for message in messages:
         if not isinstance(message, Message):
             raise bad("each of messages", "a Message", message)
         check_topic(message.topic)
     topics = {message.topic for message in messages}
     if len(topics) > 1:
-        raise BadArgument(f"a batch has one topic, not {sorted(topics)}; send one for each")
+        raise BadArgument(
+            f"a batch has one topic, not {sorted(topics)}; send one for each", "messages"
+        )
     if not can_be_batched(messages[0]):
-        raise BadArgument(f"topic {messages[0].topic!r} takes no batches; send one by one")
+        raise BadArgument(f"topic {messages[0].topic!r} takes no batches; send one by one", "topic")
     first: Message = messages[0]
     return first
 
@@ -491,13 +493,17 @@ def _looked_for(
     if isinstance(place, SendUnknown | NoReply):
         queues = place.queues if isinstance(place, SendUnknown) else (place.queue,)
         if place.message_id is None or not queues:
-            raise BadArgument("the message of this error was sent to no queue that is known")
+            raise BadArgument(
+                "the message of this error was sent to no queue that is known", "queue"
+            )
         # One for each broker, which looks into all of its queues.
         by_broker = {queue.broker_name: queue for queue in queues}
         return [*by_broker.values()], place.message_id
     check_queue("queue", place)
     if message_id is None:
-        raise BadArgument("give `message_id`, or the error of a send instead of a queue")
+        raise BadArgument(
+            "give `message_id`, or the error of a send instead of a queue", "message_id"
+        )
     return [place], message_id
 
 

@@ -68,7 +68,7 @@ def reply_to(
     """
     asked = request.properties
     if any(name not in asked for name in (*_RETURN_ADDRESS, Property.CLUSTER)):
-        raise BadArgument(f"{request} is not a request, so it cannot be replied to")
+        raise BadArgument(f"{request} is not a request, so it cannot be replied to", "request")
     named = dict(properties or {})
     named.update((name, asked[name]) for name in _RETURN_ADDRESS)
     named[Property.MESSAGE_TYPE] = _REPLY_TYPE

@@ -225,7 +225,7 @@ class AsyncPullConsumer(AsyncResource):
         first = await self._brokers().min_offset(wire_queue)
         end = await self._brokers().max_offset(wire_queue)
         if not first <= offset <= end:
-            raise BadArgument(f"{queue} has offsets from {first} to {end}, not {offset}")
+            raise BadArgument(f"{queue} has offsets from {first} to {end}, not {offset}", "offset")
         member.seek(wire_queue, offset)
 
     async def seek_to_begin(self, queue: QueueRef) -> None:

@@ -223,7 +223,8 @@ class PullMember:
         """Raises BadArgument."""
         found = self.prefetchers.get(queue)
         if found is None:
-            raise BadArgument(f"{queue} is not assigned to this consumer; see `assignment()`")
+            reason = f"{queue} is not assigned to this consumer; see `assignment()`"
+            raise BadArgument(reason, "queue")
         return found
 
     # Its queues.

@@ -97,7 +97,9 @@ class PushConsumerConfig(MemberConfig):
         check_hooks(self.hooks, ConsumeHook)
         check_middleware(self.middleware)
         if self.middleware and self.batch_size is not None:
-            raise BadArgument("`middleware` sees one message at a time: leave out `batch_size`")
+            raise BadArgument(
+                "`middleware` sees one message at a time: leave out `batch_size`", "batch_size"
+            )
 
     @property
     def pull_count_max(self) -> int:

@@ -59,7 +59,7 @@ class RetryLater(NotDone):
         done_count: int = 0,
     ) -> None:
         if delay is not None and delay_level is not None:
-            raise BadArgument("give `delay` or `delay_level`, not both")
+            raise BadArgument("give `delay` or `delay_level`, not both", "delay_level")
         if delay_level is not None:
             check_count("delay_level", delay_level)
         if delay is not None:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypedDict, TypeVar, Unpack, final
 
 from roquet.client.admin.servers import AdminConfig, AdminServers
 from roquet.client.admin.topics import list_topics
-from roquet.client.arguments import moment_of, timestamp_ms
+from roquet.client.arguments import bad, check_moment, moment_of, timestamp_ms
 from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance, ToolSession
 from roquet.client.cluster.name_servers import name_server_source
@@ -99,7 +99,7 @@ class TopicReaderConfig:
         check_group(self.group)
         for name in _POSITIVE:
             if (value := getattr(self, name)) <= 0:
-                raise BadArgument(f"`{name}` must be more than 0, not {value}")
+                raise bad(name, "more than 0", value)
 
 
 _POSITIVE: Final = ("timeout_s", "patience_s", "in_flight", "ahead_size")
@@ -173,7 +173,7 @@ class AsyncTopicReader(AsyncResource):
         try:
             is_wanted = re.compile(pattern or ".*").fullmatch
         except re.error as error:
-            raise BadArgument(f"`pattern` {pattern!r}: {error}") from None
+            raise BadArgument(f"`pattern` {pattern!r}: {error}", "pattern") from None
         topics = await list_topics(self._tools().servers, None, with_internal=False)
         return [topic for topic in topics if is_wanted(topic)]
 
@@ -260,7 +260,7 @@ class AsyncTopicReader(AsyncResource):
         """
         tools = self._tools()
         if start < 0:
-            raise BadArgument(f"`start` must be 0 or more, not {start}")
+            raise bad("start", "0 or more", start)
         wire_queue = self._wire_queue(queue)
         config = self._config
         reading = RangeReader(
@@ -307,6 +307,7 @@ class AsyncTopicReader(AsyncResource):
         bounds = await self.bounds(await self.queues(topic))
         starts = {queue: start for queue, (start, _) in bounds.items()}
         if since is not None:
+            check_moment("since", since)
             starts = await self.offsets_at(bounds, since)
         for queue, (_, end) in bounds.items():
             chunks = self.records(

@@ -66,7 +66,7 @@ class JsonCodec(Generic[T]):
             self._decoder = msgspec.json.Decoder(kind)
         except TypeError as error:
             text = f"{kind!r} cannot be read from JSON: {error}; give a `codec`"
-            raise BadArgument(text) from error
+            raise BadArgument(text, "codec") from error
         self._encoder = msgspec.json.Encoder()
 
     def encode(self, value: T) -> bytes:

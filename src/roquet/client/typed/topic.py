@@ -82,7 +82,7 @@ class Topic(Generic[T]):
             body = self.codec.encode(value)
         except (TypeError, ValueError) as error:
             raise BadArgument(
-                f"{shown(value)} cannot be encoded for {self.name!r}: {error}"
+                f"{shown(value)} cannot be encoded for {self.name!r}: {error}", "value"
             ) from error
         named = {CONTENT_TYPE: self.codec.content_type, **(properties or {})}
         return Message(self.name, body, tags, keys, named, message_id=message_id)

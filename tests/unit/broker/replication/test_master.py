@@ -20,6 +20,7 @@ from tests.support.drafts import draft
 from tests.support.eventually import eventually
 from tests.support.golden_replication import SIZES, log_bytes, master_store, recorded
 from tests.support.quick_disk import QuickDisk
+from tests.support.raising import raises
 from tests.support.replicas import (
     HOST,
     Master,
@@ -197,7 +198,7 @@ async def test_a_slave_from_an_untrusted_address_is_refused(
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     async with serving_master(tmp_path) as master:
-        with pytest.raises(AddressTaken, match=str(master.port)):
+        with raises(AddressTaken, port=master.port):
             master.links.start(master.config)
 
 

@@ -96,7 +96,7 @@ async def test_a_sync_master_without_a_slave_stores_and_says_that_it_is_not_safe
         await cluster.stop_broker(SLAVE)
         await eventually(lambda: not broker_of(cluster).replication.replicas.slaves)
         async with AsyncProducer(cluster.name_server, "producers") as producer:
-            with pytest.raises(NotYetSafe, match="no replica"):
+            with pytest.raises(NotYetSafe):
                 await producer.send(Message(topic, b"alone"))
         assert await consume(cluster, topic, 1) == [b"alone"]
 

@@ -28,6 +28,7 @@ from roquet.store.replica_log import Grown
 from tests.support.drafts import STORE_HOST, draft
 from tests.support.eventually import eventually
 from tests.support.fake_clock import START_MS, FakeClock
+from tests.support.raising import raises
 from tests.support.secret_place import SecretPlace, address, followed, secret_place
 from tests.support.stores import bodies, messages, opened
 
@@ -200,7 +201,7 @@ def test_a_store_that_takes_nothing_refuses_the_change(tmp_path: Path) -> None:
         store.pause()
         table_log.check("orders")  # A slave changes nothing by itself.
         table_log.lead(1)
-        with pytest.raises(TableNotWritten, match="'orders' is not changed"):
+        with raises(TableNotWritten, name="orders"):
             table_log.check("orders")
         with pytest.raises(TableNotWritten) as refused:
             made.topics.update(ORDERS)
@@ -264,12 +265,12 @@ async def test_a_change_is_answered_when_a_slave_has_it(place: SecretPlace) -> N
 async def test_without_a_slave_a_change_is_made_and_not_confirmed(place: SecretPlace) -> None:
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
     async with AsyncAdmin(place.name_server) as admin:
-        with pytest.raises(RequestRefused, match="done at this broker, but no replica") as refused:
+        with raises(RequestRefused, code=ResponseCode.SLAVE_NOT_AVAILABLE) as refused:
             await admin.create_topic("orders", EIGHT_QUEUES, cluster="DefaultCluster")
         assert refused.value.code == ResponseCode.SLAVE_NOT_AVAILABLE
         assert "orders" in one.broker.tables.topics
         # The name servers hear of it all the same.
-        with pytest.raises(RequestRefused, match="done at this broker, but no replica"):
+        with raises(RequestRefused, code=ResponseCode.SLAVE_NOT_AVAILABLE):
             await admin.delete_topic("orders")
         assert "orders" not in await admin.topics()
 
@@ -352,7 +353,7 @@ async def test_a_full_disk_keeps_no_consumer_from_its_group(place: SecretPlace) 
     one.broker.tables.groups.find_or_create("readers", may_create=True)
     assert "readers" in one.broker.tables.groups
     async with AsyncAdmin(place.name_server) as admin:
-        with pytest.raises(RequestRefused, match="the log takes nothing"):
+        with raises(RequestRefused, code=ResponseCode.SERVICE_NOT_AVAILABLE):
             await admin.create_group("others", cluster="DefaultCluster")
-        with pytest.raises(RequestRefused, match="the log takes nothing"):
+        with raises(RequestRefused, code=ResponseCode.SERVICE_NOT_AVAILABLE):
             await admin.create_topic("orders", cluster="DefaultCluster")

@@ -8,6 +8,7 @@ from roquet.broker.replication.in_sync import AckPolicy, AckRule
 from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import BrokerConfig, BrokerRole, read_secret
 from roquet.settings.options import ConfigError
+from tests.support.raising import raises
 
 ETCD = {"replication.etcd": "10.0.0.1:2379, 10.0.0.2:2379"}
 
@@ -20,22 +21,20 @@ def config(**settings: str) -> BrokerConfig:
 def test_etcd_needs_a_secret_and_a_number_for_each() -> None:
     with pytest.raises(ConfigError, match=r"replication\.secretFile"):
         read_config({**ETCD, "brokerId": "1"}, Path("/nowhere"))
-    with pytest.raises(ConfigError, match="a number of its own"):
+    with raises(ConfigError, key="brokerId"):
         read_config({**ETCD, "replication.secretFile": "/secret"}, Path("/nowhere"))
 
 
 @pytest.mark.parametrize(
-    ("etcd", "key", "reason"),
+    ("etcd", "key"),
     [
-        ("10.0.0.1:2379", "replication.etcdTrustCertPath", "have to start with https://"),
-        ("", "replication.etcdCertPath", "have to start with https://"),
-        ("https://10.0.0.1:2379", "replication.etcdKeyPath", "name that in replication.etcdCert"),
+        ("10.0.0.1:2379", "replication.etcdTrustCertPath"),
+        ("", "replication.etcdCertPath"),
+        ("https://10.0.0.1:2379", "replication.etcdKeyPath"),
     ],
 )
-def test_files_for_etcd_that_would_not_be_used_are_refused(
-    etcd: str, key: str, reason: str
-) -> None:
-    with pytest.raises(ConfigError, match=reason):
+def test_files_for_etcd_that_would_not_be_used_are_refused(etcd: str, key: str) -> None:
+    with raises(ConfigError, key=key):
         read_config({"replication.etcd": etcd, key: "/file.pem"}, Path("/nowhere"))
 
 
@@ -51,7 +50,7 @@ def test_servers_of_etcd_may_encrypt() -> None:
     assert found.etcd_is_encrypted
     assert found.has_tls_files
     assert found.etcd_files.trusted == Path("/authority.pem")
-    with pytest.raises(ConfigError, match="https://host:port"):
+    with raises(ConfigError, key="replication.etcd"):
         read_config(settings | {"replication.etcd": "https://10.0.0.1"}, Path("/nowhere"))
 
 
@@ -130,5 +129,5 @@ def test_a_secret_that_is_none_is_refused(tmp_path: Path, text: str | None) -> N
     path = tmp_path / "secret"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(ConfigError, match=r"replication\.secretFile"):
+    with raises(ConfigError, key="replication.secretFile"):
         read_secret(path)

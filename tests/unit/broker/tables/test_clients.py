@@ -13,6 +13,7 @@ from roquet.broker.tables.clients import (
 )
 from roquet.net.errors import TableFull
 from roquet.protocol.bodies.clients import ConsumerData, SubscriptionData
+from tests.support.raising import raises
 
 
 def client(client_id: str, seen_s: float = 0.0) -> Client:
@@ -241,7 +242,7 @@ def test_memberships_have_a_bound() -> None:
     producers = Producers[str](2)
     producers.register("g", "c1", client("a"))
     producers.register("h", "c1", client("a"))
-    with pytest.raises(TableFull, match="maxMemberships"):
+    with raises(TableFull, limit=2, setting="maxMemberships"):
         producers.register("g", "c2", client("b"))
     producers.register("g", "c1", client("a"))
     producers.forget("c1")
@@ -249,7 +250,7 @@ def test_memberships_have_a_bound() -> None:
 
 
 def test_a_group_of_producers_has_a_name_with_an_end() -> None:
-    with pytest.raises(BadClientName, match="at most 512"):
+    with raises(BadClientName, limit=512):
         Producers[str]().register("g" * 513, "c1", client("a"))
 
 
@@ -257,7 +258,7 @@ def test_subscriptions_have_a_bound_and_make_room_when_they_go() -> None:
     consumers = Consumers[str](subscription_size_max=1_200)
     consumers.register("c1", client("a"), data("g", orders=1))
     consumers.register("c1", client("a"), data("g", orders=1, bills=1))
-    with pytest.raises(TableFull, match="maxSubscriptionBytes"):
+    with raises(TableFull, limit=1_200, setting="maxSubscriptionBytes"):
         consumers.register("c2", client("b"), data("h", orders=1))
     assert consumers.find("h") is None
     assert consumers.groups() == ["g"]

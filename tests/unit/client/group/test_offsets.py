@@ -21,6 +21,7 @@ from roquet.net.router import Reply, Router
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import GROUP, TOPIC, Inbox, consumer, new_topic, numbers, send
+from tests.support.raising import raises
 from tests.support.scripted_cluster import ScriptedCluster
 
 A0, A1, B0 = QueueRef("t", "a", 0), QueueRef("t", "a", 1), QueueRef("t", "b", 0)
@@ -206,5 +207,5 @@ async def test_a_pull_consumer_commits_to_the_store_of_the_program(
 
 
 def test_what_is_no_store_is_refused() -> None:
-    with pytest.raises(BadArgument, match="kept"):
+    with raises(BadArgument, argument="offset_store"):
         AsyncPullConsumer("127.0.0.1:9876", GROUP, offset_store="here")  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 from tests.support.ports import free_port
 from tests.support.push_consumers import GROUP, TOPIC, Inbox, consumer, new_topic, send
+from tests.support.raising import raises
 
 KINDS = [AsyncPushConsumer, AsyncPullConsumer]
 QUICK: dict[str, Any] = {"balance_interval_s": 0.01}
@@ -60,7 +61,7 @@ async def test_a_topic_that_is_not_there_is_named(
 ) -> None:
     reading = kind(cluster.name_server, GROUP, **QUICK)
     reading.subscribe("typo")
-    with pytest.raises(TopicNotFound, match="'typo': no broker has it; it is misspelt, or"):
+    with raises(TopicNotFound, topic="typo", is_missing=True):
         await reading.open(timeout_s=2)
     assert warnings_of(caplog, "topic 'typo'")
 

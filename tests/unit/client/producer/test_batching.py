@@ -19,6 +19,7 @@ from roquet.client.queue_ref import QueueRef
 from roquet.net.service import Services
 from roquet.protocol.messages.message import Message
 from tests.support.eventually import eventually
+from tests.support.raising import raises
 
 QUEUE = QueueRef("t", "a", 0)
 NEVER_S = 3600.0
@@ -134,7 +135,7 @@ async def test_every_message_learns_of_a_failure(line: Line, services: Services)
     batcher.flush()
     line.may_answer.set()
     for outcome in outcomes:
-        with pytest.raises(SendFailed, match="no"):
+        with raises(SendFailed, topic="t", reason="no"):
             await outcome
 
 

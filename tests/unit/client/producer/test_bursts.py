@@ -4,6 +4,7 @@ Against servers that are processes of their own: they go on while this one is bu
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import wait
@@ -121,7 +122,7 @@ async def test_a_name_server_that_is_away_is_asked_until_the_time_is_over(
     address = f"{PROXY_HOST}:{names.address.rpartition(':')[2]}"
     async with proxy, AsyncProducer(address, "shop") as producer:
         proxy.refuse()
-        with pytest.raises(SendError, match="no name server answered"):
+        with pytest.raises(SendError, match=re.escape(address)):
             await producer.send(Message(TOPIC, BODY), timeout_s=1.0)
         patient = asyncio.create_task(producer.send(Message(TOPIC, BODY), timeout_s=PATIENT_S))
         await asyncio.sleep(0)

@@ -33,6 +33,7 @@ from roquet.protocol.messages.batch_writing import encode_batch
 from roquet.protocol.messages.message import Property
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
+from tests.support.raising import raises
 from tests.support.scripted_cluster import (
     ScriptedCluster,
     accept,
@@ -216,11 +217,11 @@ async def test_an_encoded_batch_is_tried_again_elsewhere(scripted: ScriptedClust
 
 
 @pytest.mark.parametrize(
-    ("topic", "body", "count", "reason"),
+    ("topic", "body", "count", "cause"),
     [
         (TOPIC, b"", 1, "body"),
-        (TOPIC, encoded((b"a", "")), 0, "messages"),
-        ("%RETRY%group", encoded((b"a", "")), 1, "one by one"),
+        (TOPIC, encoded((b"a", "")), 0, "messages, not 0"),
+        ("%RETRY%group", encoded((b"a", "")), 1, "%RETRY%group"),
         (TOPIC, encoded((b"a", "x\x01y\x02DELAY\x013")), 1, "DELAY"),
         (TOPIC, encoded((b"a", "TRAN_MSG\x01true")), 1, "TRAN_MSG"),
         (TOPIC, encoded((b"a", "TIMER_DELIVER_MS\x017")), 1, "TIMER_DELIVER_MS"),
@@ -228,10 +229,10 @@ async def test_an_encoded_batch_is_tried_again_elsewhere(scripted: ScriptedClust
     ],
 )
 async def test_an_encoded_batch_that_cannot_be_is_refused(
-    scripted: ScriptedCluster, topic: str, body: bytes, count: int, reason: str
+    scripted: ScriptedCluster, topic: str, body: bytes, count: int, cause: str
 ) -> None:
     async with producer(scripted) as sender:
-        with pytest.raises(BadArgument, match=reason):
+        with pytest.raises(BadArgument, match=cause):
             await sender.send_encoded(topic, body, count)
     assert broker_counts(scripted) == [0, 0]
 
@@ -287,7 +288,7 @@ async def test_of_many_messages_the_bad_one_is_named_and_the_others_arrive(
 ) -> None:
     messages = [Message(TOPIC, b"1"), Message("no topic", b"2"), Message(TOPIC, b"3")]
     async with producer(cluster) as sending:
-        with pytest.raises(SomeFailed, match="1 of 3 messages") as failure:
+        with pytest.raises(SomeFailed) as failure:
             await sending.send_many(messages)
     assert isinstance(failure.value.outcomes[1], BadArgument)
     assert failure.value.errors == [failure.value.outcomes[1]]
@@ -300,7 +301,7 @@ async def test_many_messages_share_requests_when_they_may(cluster: LiveCluster) 
     messages[8] = Message(TOPIC, b"8" * 5000)  # compressed, and so alone
     messages[9] = Message("others", b"9")
     async with producer(cluster, linger_ms=1) as sending:
-        with pytest.raises(SomeFailed, match="1 of 2500") as failure:
+        with pytest.raises(SomeFailed) as failure:
             await sending.send_many(messages, timeout_s=PATIENT_S)
     outcomes = failure.value.outcomes
     assert isinstance(outcomes[7], BadArgument)
@@ -527,7 +528,7 @@ async def test_stored_but_not_safe_is_no_success_and_says_where_it_is(
     for broker in scripted.brokers:
         broker.script = answer_late(code)
     async with producer(scripted) as sending:
-        with pytest.raises(NotYetSafe, match="offset 0 of queue") as failure:
+        with pytest.raises(NotYetSafe) as failure:
             await sending.send(Message(TOPIC, b"x"))
     assert failure.value.receipts[0].queue_offset == 0
     assert sum(broker_counts(scripted)) == 1
@@ -538,7 +539,7 @@ async def test_after_a_restart_the_broker_gets_messages_again(cluster: LiveClust
     async with producer(cluster) as sending:
         await sending.send(Message(TOPIC, b"before"))
         await cluster.stop_broker("broker-a")
-        with pytest.raises(SendFailed, match="cannot connect"):
+        with pytest.raises(SendFailed, match=r"127\.0\.0\.1:\d+"):
             await sending.send(Message(TOPIC, b"meanwhile"))
         await cluster.start_broker("broker-a")
         await sending.send(Message(TOPIC, b"after"))
@@ -575,7 +576,7 @@ async def test_known_routes_go_on_without_name_servers(cluster: LiveCluster) -> 
         await cluster.stop_names()
         for _ in range(5):
             await sending.send(Message(TOPIC, b"x"))
-        with pytest.raises(SendFailed, match="no name server answered"):
+        with pytest.raises(SendFailed, match=cluster.name_server):
             await sending.send(Message("unseen", b"x"))
         await cluster.start_names()
     assert len(cluster.all_stored(TOPIC)) == 6
@@ -589,9 +590,9 @@ async def test_what_may_be_stored_can_be_looked_for_by_its_error(cluster: LiveCl
         assert await sending.is_stored(stored, timeout_s=PATIENT_S)
         lost = SendUnknown(TOPIC, "silence", "0" * 32, (receipt.queue,))
         assert not await sending.is_stored(lost, timeout_s=PATIENT_S)
-        with pytest.raises(BadArgument, match="no queue that is known"):
+        with raises(BadArgument, argument="queue"):
             await sending.is_stored(SendUnknown(TOPIC, "silence"))
-        with pytest.raises(BadArgument, match="give `message_id`"):
+        with raises(BadArgument, argument="message_id"):
             await sending.is_stored(receipt.queue)
 
 
@@ -684,7 +685,7 @@ async def test_a_moment_is_not_given_to_a_broker_that_would_ignore_it(
     # Scripted brokers are ours by their language; as Java of this version they are a 4.9.
     monkeypatch.setattr("roquet.client.cluster.heartbeats.OUR_LANGUAGE", "ESPERANTO")
     async with producer(scripted) as sending:
-        with pytest.raises(SendFailed, match="has no timers"):
+        with raises(SendFailed, topic=TOPIC, may_pass=False):
             await sending.send(Message(TOPIC, b"x"), delay=timedelta(minutes=1))
         await sending.send(Message(TOPIC, b"x"), delay_level=5)
     assert sum(broker_counts(scripted)) == 1
@@ -703,63 +704,63 @@ def test_one_attempt_that_may_have_arrived_makes_the_outcome_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "reason"),
+    ("message", "argument"),
     [
-        (Message("", b"x"), "`topic` is empty"),
-        (Message("white space", b"x"), "letters, digits"),
-        (Message("t" * 128, b"x"), "longer than 127"),
-        (Message("SCHEDULE_TOPIC_XXXX", b"x"), "reserved for brokers"),
-        (Message(TOPIC, b""), "empty body"),
-        (Message(TOPIC, bytes(4 * KILOBYTE * KILOBYTE + 1)), "message_size_max"),
-        (Message(TOPIC, b"x", properties={"DELAY": "3"}), "reserved"),
-        (Message(TOPIC, b"x", properties={"a": "b\x02c"}), "cannot be"),
-        (Message(TOPIC, b"x", properties={"a": ""}), "cannot be"),
-        (Message(TOPIC, b"x", properties={"a": "ä" * 16_384}), "over 32767"),
-        (Message(TOPIC, b"x", keys=("two words",)), "spaces"),
+        (Message("", b"x"), "topic"),
+        (Message("white space", b"x"), "topic"),
+        (Message("t" * 128, b"x"), "topic"),
+        (Message("SCHEDULE_TOPIC_XXXX", b"x"), "topic"),
+        (Message(TOPIC, b""), "body"),
+        (Message(TOPIC, bytes(4 * KILOBYTE * KILOBYTE + 1)), "body"),
+        (Message(TOPIC, b"x", properties={"DELAY": "3"}), "properties"),
+        (Message(TOPIC, b"x", properties={"a": "b\x02c"}), "properties"),
+        (Message(TOPIC, b"x", properties={"a": ""}), "properties"),
+        (Message(TOPIC, b"x", properties={"a": "ä" * 16_384}), "properties"),
+        (Message(TOPIC, b"x", keys=("two words",)), "keys"),
     ],
 )
 async def test_a_message_that_cannot_be_sent_is_refused_before_it_is(
-    scripted: ScriptedCluster, message: Message, reason: str
+    scripted: ScriptedCluster, message: Message, argument: str
 ) -> None:
     async with producer(scripted) as sending:
         for send in (sending.send, sending.send_oneway):
-            with pytest.raises(BadArgument, match=reason):
+            with raises(BadArgument, argument=argument):
                 await send(message)
-        with pytest.raises(BadArgument, match=reason):
+        with raises(BadArgument, argument=argument):
             await sending.send_batch([message])
     assert not scripted.names.asked
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("options", "argument"),
     [
-        ({"queue": QueueRef("bills", "a", 0)}, "not a queue of topic"),
-        ({"queue": QueueRef(TOPIC, "a", 0), "order_key": 1}, "not both"),
-        ({"delay_level": 0}, "1 or more, not 0"),
-        ({"delay": datetime(2030, 1, 1)}, "time zone"),  # noqa: DTZ001  That is the point.
+        ({"queue": QueueRef("bills", "a", 0)}, "queue"),
+        ({"queue": QueueRef(TOPIC, "a", 0), "order_key": 1}, "order_key"),
+        ({"delay_level": 0}, "delay_level"),
+        ({"delay": datetime(2030, 1, 1)}, "delay"),  # noqa: DTZ001  That is the point.
     ],
 )
 async def test_options_that_cannot_be_are_refused(
-    scripted: ScriptedCluster, options: dict[str, Any], reason: str
+    scripted: ScriptedCluster, options: dict[str, Any], argument: str
 ) -> None:
     async with producer(scripted) as sending:
-        with pytest.raises(BadArgument, match=reason):
+        with raises(BadArgument, argument=argument):
             await sending.send(Message(TOPIC, b"x"), **options)
 
 
 @pytest.mark.parametrize(
-    ("batch", "reason"),
+    ("batch", "argument"),
     [
-        ([], "empty"),
-        ([Message("a", b"x"), Message("b", b"x")], "one topic"),
-        ([Message("%RETRY%g", b"x")], "takes no batches"),
+        ([], "messages"),
+        ([Message("a", b"x"), Message("b", b"x")], "messages"),
+        ([Message("%RETRY%g", b"x")], "topic"),
     ],
 )
 async def test_batches_that_cannot_be_are_refused(
-    scripted: ScriptedCluster, batch: list[Message], reason: str
+    scripted: ScriptedCluster, batch: list[Message], argument: str
 ) -> None:
     async with producer(scripted) as sending:
-        with pytest.raises(BadArgument, match=reason):
+        with raises(BadArgument, argument=argument):
             await sending.send_batch(batch)
 
 
@@ -794,16 +795,16 @@ def test_an_address_of_another_form_is_refused_when_the_producer_is_made(address
 
 async def test_a_producer_is_used_between_open_and_close(cluster: LiveCluster) -> None:
     sending = producer(cluster)
-    with pytest.raises(NotOpen, match="is not open"):
+    with raises(NotOpen, what="producer", was_open=False):
         await sending.send(Message(TOPIC, b"x"))
     await sending.open()
     await sending.open()
     await sending.send(Message(TOPIC, b"x"))
     await sending.close()
     await sending.close()
-    with pytest.raises(NotOpen, match="is closed"):
+    with raises(NotOpen, what="producer", was_open=True):
         await sending.send(Message(TOPIC, b"x"))
-    with pytest.raises(NotOpen, match="is closed"):
+    with raises(NotOpen, what="producer", was_open=True):
         await sending.open()
 
 

@@ -30,6 +30,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 from tests.support.golden_frames import GoldenFrame, golden_frames
 from tests.support.live_cluster import LiveCluster
+from tests.support.raising import raises
 from tests.support.stores import EVERYTHING
 
 TOPIC = "prices"
@@ -121,7 +122,7 @@ async def test_only_the_first_of_two_replies_counts(
 async def test_without_a_reply_the_request_ends_with_its_time(
     asker: AsyncProducer, replier: AsyncProducer, requests: Requests
 ) -> None:
-    with pytest.raises(NoReply, match="no reply") as failure:
+    with raises(NoReply, topic=TOPIC, timeout_s=ENOUGH_TO_SEND_S) as failure:
         await asker.request(Message(TOPIC, b"x"), timeout_s=ENOUGH_TO_SEND_S)
     assert failure.value.receipt.queue.topic == TOPIC
     await replier.send(reply_to(requests()[0], b"too late"))
@@ -155,18 +156,18 @@ async def test_a_plain_message_cannot_be_replied_to(
     asker: AsyncProducer, requests: Requests
 ) -> None:
     await asker.send(Message(TOPIC, b"x"))
-    with pytest.raises(BadArgument, match="not a request"):
+    with raises(BadArgument, argument="request"):
         reply_to(requests()[0], b"x")
 
 
 async def test_replies_are_not_sent_in_batches(asker: AsyncProducer) -> None:
-    with pytest.raises(BadArgument, match="one by one"):
+    with raises(BadArgument, argument="topic"):
         await asker.send_batch([ReplyMessage("C_REPLY_TOPIC", b"x", broker_name="a")])
 
 
 async def test_what_leads_a_reply_back_is_not_for_users_to_set(asker: AsyncProducer) -> None:
     message = Message(TOPIC, b"x", properties={Property.CORRELATION_ID: "7"})
-    with pytest.raises(BadArgument, match="reserved"):
+    with raises(BadArgument, argument="properties"):
         await asker.request(message)
 
 

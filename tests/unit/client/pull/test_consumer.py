@@ -28,6 +28,7 @@ from roquet.client.received import ReceivedMessage
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
+from tests.support.raising import raises
 
 TOPIC = "orders"
 GROUP = "billing"
@@ -278,14 +279,14 @@ async def test_a_seek_goes_on_elsewhere(cluster: LiveCluster) -> None:
 async def test_a_seek_beyond_the_ends_or_elsewhere_is_refused(cluster: LiveCluster) -> None:
     put(cluster, numbers(3))
     async with reader(cluster) as consumer:
-        with pytest.raises(BadArgument, match="from 0 to 3"):
+        with raises(BadArgument, argument="offset"):
             await consumer.seek(QUEUE, 4)
-        with pytest.raises(BadArgument, match="0 or more, not -1"):
+        with raises(BadArgument, argument="offset"):
             await consumer.seek(QUEUE, -1)
         for call in (consumer.seek_to_begin, consumer.seek_to_end):
-            with pytest.raises(BadArgument, match="not assigned"):
+            with raises(BadArgument, argument="queue"):
                 await call(QUEUES[1])
-        with pytest.raises(BadArgument, match="not assigned"):
+        with raises(BadArgument, argument="queue"):
             consumer.pause([QUEUES[1]])
 
 
@@ -538,7 +539,7 @@ async def test_a_consumer_waits_for_a_topic(cluster: LiveCluster, admin: AsyncAd
 
 async def test_a_consumer_is_used_between_open_and_close(cluster: LiveCluster) -> None:
     consumer = subscriber(cluster)
-    with pytest.raises(NotOpen, match="not open"):
+    with raises(NotOpen, what="pull consumer", was_open=False):
         await consumer.poll()
     assert consumer.statistics().queues == {}
     await consumer.open()
@@ -546,9 +547,9 @@ async def test_a_consumer_is_used_between_open_and_close(cluster: LiveCluster) -
     assert consumer.statistics().queues.keys() == set(QUEUES)
     await consumer.close()
     await consumer.close()
-    with pytest.raises(NotOpen, match="closed"):
+    with raises(NotOpen, what="pull consumer", was_open=True):
         await consumer.poll()
-    with pytest.raises(NotOpen, match="closed"):
+    with raises(NotOpen, what="pull consumer", was_open=True):
         await consumer.open()
 
 
@@ -557,5 +558,5 @@ async def test_a_consumer_is_used_between_open_and_close(cluster: LiveCluster) -
     [{"pull_count": 0}, {"suspend_s": 0}, {"start_from": datetime(2020, 1, 1)}],  # noqa: DTZ001
 )
 def test_invalid_values_are_refused_at_once(options: dict[str, Any]) -> None:
-    with pytest.raises(BadArgument, match=next(iter(options))):
+    with raises(BadArgument, argument=next(iter(options))):
         AsyncPullConsumer("127.0.0.1:1", GROUP, **options)

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-import pytest
-
 from roquet import AsyncPullConsumer
 from roquet.client.errors import BadArgument
 from roquet.client.queue_ref import QueueRef
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import GROUP, TOPIC, new_topic
+from tests.support.raising import raises
 
 
 def queues(count: int, topic: str = TOPIC) -> list[QueueRef]:
@@ -53,5 +52,5 @@ async def test_while_no_name_server_answers_nothing_is_reported(cluster: LiveClu
 
 async def test_what_is_no_function_is_refused(cluster: LiveCluster) -> None:
     async with AsyncPullConsumer(cluster.name_server, GROUP) as pulling:
-        with pytest.raises(BadArgument, match="on_queues"):
+        with raises(BadArgument, argument="on_queues"):
             await pulling.watch_queues(TOPIC, "listener")  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from roquet.client.received import ReceivedMessage
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import GROUP, PATIENT_S
+from tests.support.raising import raises
 
 ROOT = Path(__file__).parents[4]
 
@@ -95,7 +96,7 @@ def test_what_does_not_fit_together_is_refused() -> None:
     reading.on("a")(function)
     with pytest.raises(BadArgument, match="all functions or all coroutines"):
         reading.on("b")(coroutine)
-    with pytest.raises(BadArgument, match="`listener` has to be a function"):
+    with raises(BadArgument, argument="listener"):
         reading.on("b")("print")  # type: ignore[type-var]
     with pytest.raises(BadArgument, match="has a listener for all topics"):
         AsyncPushConsumer("127.0.0.1:1", GROUP, function).on("a")(function)
@@ -103,10 +104,9 @@ def test_what_does_not_fit_together_is_refused() -> None:
 
 @pytest.mark.parametrize("listener", [lambda: None, lambda _message, _queue: None])
 def test_a_listener_that_cannot_be_called_with_a_message_is_refused(listener: Any) -> None:
-    expected = "`listener` has to be a function of one message, or of one list of them, not <func"
-    with pytest.raises(BadArgument, match=expected):
+    with raises(BadArgument, argument="listener"):
         PushConsumer("127.0.0.1:1", GROUP, listener)
-    with pytest.raises(BadArgument, match=expected):
+    with raises(BadArgument, argument="listener"):
         AsyncPushConsumer("127.0.0.1:1", GROUP).on("a")(listener)
 
 

@@ -32,6 +32,7 @@ from tests.support.pulled_queue import (
     record,
     records,
 )
+from tests.support.raising import raises
 
 QUEUE = QueueRef(TOPIC, BROKER_NAME, 0)
 KILOBYTE = 1024
@@ -347,7 +348,7 @@ async def test_a_broker_that_stays_away_is_an_error() -> None:
         chunks = reader.records(QUEUE, 0, 40_000)
         await anext(chunks)
         await queue.stop(replica)
-        with pytest.raises(Unreachable, match=BROKER_NAME):
+        with raises(Unreachable, broker=BROKER_NAME):
             await rest(chunks)
 
 

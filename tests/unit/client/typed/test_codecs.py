@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 
 from roquet import BadArgument, Topic, Undecodable
 from tests.support.delivered import delivered, delivery_of
+from tests.support.raising import raises
 
 
 class Struct(msgspec.Struct):
@@ -71,7 +72,7 @@ def test_a_type_that_nothing_knows_is_refused_when_the_topic_is_made() -> None:
     class Unknown:
         pass
 
-    with pytest.raises(BadArgument, match="give a `codec`"):
+    with raises(BadArgument, argument="codec"):
         Topic("orders", int | Unknown | Struct | Data)  # type: ignore[arg-type]
 
 

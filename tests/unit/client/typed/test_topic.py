@@ -25,6 +25,7 @@ from roquet import (
 from roquet.testing import BlockingCluster
 from tests.support.delivered import delivered, delivery_of
 from tests.support.eventually import eventually, wait_until
+from tests.support.raising import raises
 
 
 @dataclass
@@ -62,12 +63,12 @@ def test_a_value_becomes_a_message_that_says_what_it_is() -> None:
 
 
 def test_a_value_of_another_type_is_refused_where_it_is_sent() -> None:
-    with pytest.raises(BadArgument, match=r"`value` has to be an Order of topic 'orders', not 7"):
+    with raises(BadArgument, argument="value"):
         ORDERS(7)  # type: ignore[arg-type]
 
 
 def test_a_value_that_cannot_be_encoded_is_refused_where_it_is_sent() -> None:
-    with pytest.raises(BadArgument, match="cannot be encoded for 'orders'"):
+    with raises(BadArgument, argument="value"):
         ORDERS(Order(7, what=object()))  # type: ignore[arg-type]
 
 
@@ -173,7 +174,7 @@ def test_what_cannot_be_decoded_is_a_dead_letter_at_once_with_its_reason(
 def test_a_listener_of_three_things_is_refused() -> None:
     def bill(order: Order, message: ReceivedMessage, more: int) -> None: ...
 
-    with pytest.raises(BadArgument, match="of one value, or of one value and its message"):
+    with raises(BadArgument, argument="listener"):
         PushConsumer("127.0.0.1:9876", "billing").on(ORDERS)(bill)  # type: ignore[arg-type]
 
 
@@ -188,7 +189,7 @@ def test_functions_and_coroutines_are_not_mixed() -> None:
 
     async def ship(order: Order) -> None: ...
 
-    with pytest.raises(BadArgument, match="all functions or all coroutines"):
+    with pytest.raises(BadArgument):
         reading.on(Topic("parcels", Order))(ship)
 
 

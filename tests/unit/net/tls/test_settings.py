@@ -13,6 +13,7 @@ from roquet.net.tls.settings import (
     read_tls,
 )
 from roquet.settings.options import ConfigError
+from tests.support.raising import raises
 
 ALL = {
     "tls.server.mode": "Enforcing",
@@ -80,7 +81,7 @@ def test_what_is_empty_is_not_reported() -> None:
     ],
 )
 def test_what_java_would_take_for_something_else_is_refused(key: str, text: str) -> None:
-    with pytest.raises(ConfigError, match=f"{key}='{text}': expected ") as caught:
+    with raises(ConfigError, key=key, text=text) as caught:
         read_tls({key: text})
     assert (caught.value.key, caught.value.text) == (key, text)
 

@@ -15,6 +15,7 @@ from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
 from tests.support.golden_stores import STORE_NAMES, unpack_store
+from tests.support.raising import raises
 from tests.support.spark_store import (
     TOPICS,
     fill_with_everything,
@@ -247,9 +248,9 @@ def test_a_topic_that_is_not_there_is_refused_with_those_that_are(
 ) -> None:
     store.append(draft())
     store.append(draft(topic="%RETRY%group"))
-    with pytest.raises(BadOption, match=r"'topic': Other has no messages in .*; topics: TopicA"):
+    with raises(BadOption, name="topic"):
         store_rows(tmp_path, topic="Other")
-    with pytest.raises(BadOption, match="'topics': Other has"):
+    with raises(BadOption, name="topics"):
         store_rows(tmp_path, topics="TopicA,Other")
     assert store_rows(tmp_path, topic="Other", include="all") == []
 
@@ -273,10 +274,10 @@ def test_what_is_no_store_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(RoquetError):
         store_rows(tmp_path / "file", topic="TopicA")
     (tmp_path / "commitlog").write_text("no directory")
-    with pytest.raises(BadOption, match="cannot be read: Not a directory"):
+    with raises(BadOption, name="path"):
         store_rows(tmp_path, topic="TopicA")
 
 
 def test_an_address_that_is_no_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadOption, match="not from 'hdfs'"):
+    with raises(BadOption, name="path"):
         list(store_batches(Path("x"), topic="TopicA", path="hdfs://host/store"))

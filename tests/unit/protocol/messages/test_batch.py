@@ -10,6 +10,7 @@ from roquet.protocol.messages.batch import BatchItem, decode_batch, unwrap
 from roquet.protocol.messages.batch_writing import encode_batch
 from roquet.protocol.messages.record import read_record
 from tests.support.golden_frames import golden_frames
+from tests.support.raising import raises
 from tests.support.records import PLAIN_DRAFT, changed, record_of
 
 ITEMS = [BatchItem(0, b"one", b"TAGS\x01TagA"), BatchItem(7, b"", b""), BatchItem(-1, b"3", b"p")]
@@ -69,7 +70,7 @@ def test_negative_property_sizes_are_refused_even_if_they_add_up() -> None:
 
 def test_the_number_of_messages_is_bounded() -> None:
     assert len(decode_batch(BODY, count_max=3)) == 3
-    with pytest.raises(TooLarge, match="batch of 3 is over the limit of 2"):
+    with raises(TooLarge, what="batch", size=3, limit=2):
         decode_batch(BODY, count_max=2)
 
 

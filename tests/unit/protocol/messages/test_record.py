@@ -23,6 +23,7 @@ from roquet.protocol.messages.record import (
 )
 from tests.support.golden_frames import golden_frames
 from tests.support.golden_records import RECORD_COUNT, STORES_DIR, golden_log_files, golden_records
+from tests.support.raising import raises
 from tests.support.records import PLAIN_DRAFT, STORE_TIMESTAMP, changed, record_of, written_again
 
 PLAIN_RECORD = bytes.fromhex(
@@ -217,7 +218,7 @@ def test_a_host_of_another_size_is_refused(host: bytes) -> None:
 
 def test_a_long_topic_needs_the_second_magic() -> None:
     topic = b"t" * 128
-    with pytest.raises(TooLarge, match="topic of 128 is over the limit of 127"):
+    with raises(TooLarge, what="topic", size=128, limit=127):
         changed(PLAIN_DRAFT, topic=topic)
     record = record_of(changed(PLAIN_DRAFT, topic=topic, magic=MAGIC_V2))
     assert record[4:8].hex() == "daa320ab"
@@ -244,7 +245,7 @@ def test_the_smallest_record_has_91_bytes() -> None:
 
 def test_a_body_over_the_limit_is_refused_before_it_is_looked_at() -> None:
     untouched = memoryview(mmap(-1, 2**30 + 1))
-    with pytest.raises(TooLarge, match="body"):
+    with raises(TooLarge, what="body", size=2**30 + 1):
         changed(PLAIN_DRAFT, body=untouched)
 
 
@@ -252,12 +253,12 @@ def test_a_body_over_the_limit_is_refused_before_it_is_looked_at() -> None:
 def test_properties_over_the_limit_are_refused(has_checksum: bool) -> None:
     room = 32767 - (21 if has_checksum else 0)
     changed(PLAIN_DRAFT, properties=b"p" * room, has_checksum=has_checksum)
-    with pytest.raises(TooLarge, match="properties"):
+    with raises(TooLarge, what="properties", limit=32767):
         changed(PLAIN_DRAFT, properties=b"p" * (room + 1), has_checksum=has_checksum)
 
 
 def test_a_topic_over_the_limit_of_the_second_magic_is_refused() -> None:
-    with pytest.raises(TooLarge, match="limit of 32767"):
+    with raises(TooLarge, what="topic", size=32768, limit=32767):
         changed(PLAIN_DRAFT, topic=b"t" * 32768, magic=MAGIC_V2)
 
 

