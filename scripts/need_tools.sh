@@ -9,6 +9,7 @@ tools=(
     etcd:etcd-server etcdctl:etcd-client      # decides which broker is master; its own tool
     prometheus:prometheus promtool:prometheus # scrapes servers, reads alert rules
     pg_ctlcluster:postgresql                  # keeps outboxes and what was consumed
+    chromium:chromium                         # shows the dashboard
     redis-server:redis-server                 # remembers consumed messages
     systemd-analyze:systemd                   # reads units; systemd need not run
 )

@@ -45,6 +45,9 @@ _COMMANDS: Final = {
     "dlq": _Command("roquet.cli.dlq", "Show and resend dead letters."),
     "doctor": _Command("roquet.cli.doctor", "Diagnose why messages are not sent or consumed."),
     "top": _Command("roquet.cli.top", "Watch topics, groups and brokers live."),
+    "dashboard": _Command(
+        "roquet.cli.dashboard", "Show the cluster as pages in a browser, and change it there."
+    ),
     "account": _Command(
         "roquet.cli.account", "List, show, add, change and remove accounts for access control."
     ),

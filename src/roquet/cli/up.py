@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from roquet.cli.argument_types import port_number, reachable_host_name, whole_number
-from roquet.cli.serving.options import define_monitoring
+from roquet.cli.serving.options import define_monitoring, listen_place
 from roquet.cli.serving.up_cluster import (
     BROKER_COUNT_MAX,
     REPLICA_COUNT_MAX,
@@ -81,6 +81,13 @@ def define(parser: ArgumentParser) -> None:
         action="store_true",
         help="Accept TLS only, with a generated certificate; the ready line names its file.",
     )
+    parser.add_argument(
+        "--dashboard",
+        type=listen_place,
+        metavar="HOST:PORT",
+        help="Serve the dashboard, read-only. A port alone listens on this machine only; 0 takes"
+        " any free port. Default: off.",
+    )
     define_monitoring(parser)
     parser.set_defaults(run=_run)
 
@@ -101,6 +108,7 @@ def _run(given: Namespace) -> int:
                 replica_count=given.replicas,
                 is_encrypted=given.tls,
                 http_place=given.http,
+                dashboard_place=given.dashboard,
                 log_form=given.log,
                 has_failover=given.failover,
             )
@@ -115,4 +123,6 @@ def _no_failover(given: Namespace) -> str | None:
     """Why --failover cannot be used, or None."""
     if not given.replicas:
         return "requires --replicas"
+    if given.dashboard:
+        return "cannot be combined with --dashboard; run roquet dashboard beside it"
     return "cannot be combined with --http" if given.http else None

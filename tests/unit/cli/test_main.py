@@ -9,7 +9,7 @@ from tests.support.command_line import roquet
 
 COMMANDS = (
     *("up", "namesrv", "broker", "cluster", "topic", "group", "message", "offset", "dlq"),
-    *("doctor", "top", "bench", "mqadmin", "completion", "store", "frames"),
+    *("doctor", "top", "dashboard", "bench", "mqadmin", "completion", "store", "frames"),
 )
 
 

@@ -41,8 +41,10 @@ LATE = ("bz2", "ctypes", "hashlib", "hmac", "lzma", "secrets", "shutil", "tempfi
 # be watched.
 SET_UP = (
     "aiohttp",
+    "jinja2",
     "roquet.broker.metrics",
     "roquet.broker.replication.failover",
+    "roquet.dashboard",
     "roquet.namesrv.metrics",
     "roquet.net.tls.self_signed",
     "yaml",

@@ -146,11 +146,15 @@ def home_from_environment(settings: Mapping[str, str]) -> dict[str, str]:
 def define_monitoring(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--http",
-        type=_place,
+        type=listen_place,
         metavar="HOST:PORT",
         help="Serve /metrics, /health and /ready over HTTP. A port alone listens on this machine"
         " only; 0 takes any free port. Default: off.",
     )
+    define_log(parser)
+
+
+def define_log(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--log",
         type=LogForm,
@@ -165,7 +169,8 @@ def http_given(given: Namespace) -> dict[str, str]:
     return {} if given.http is None else {"httpListen": str(given.http)}
 
 
-def _place(text: str) -> Address:
+def listen_place(text: str) -> Address:
+    """Raises ArgumentTypeError."""
     try:
         return read_place(text)
     except BadAddress:

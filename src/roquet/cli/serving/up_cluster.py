@@ -52,6 +52,7 @@ class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True):
     replica_count: int = 0
     is_encrypted: bool = False
     http_place: Address | None = None
+    dashboard_place: Address | None = None
     log_form: LogForm = LogForm.TEXT
     # Automatic failover; then every broker is a process.
     has_failover: bool = False
@@ -132,7 +133,9 @@ async def _serve_brokers(
             for config in configs
         ]
         http = await stack.enter_async_context(_pages(plan, names, brokers, clock))
-        print(_ready_line(plan, names.config.port, brokers, tls) + http, flush=True)
+        dashboard = await stack.enter_async_context(_dashboard(plan, name_server, tls))
+        ready = _ready_line(plan, names.config.port, brokers, tls)
+        print(ready + http + dashboard, flush=True)
         relax_garbage_collection()
         await until_stopped(stop, brokers)
 
@@ -152,6 +155,30 @@ async def _pages(
     servers: list[MonitoredServer] = [MonitoredNameServer(names), *map(observed, brokers)]
     async with serve_pages(plan.http_place, servers, clock) as port:
         yield f" http={plan.http_place._replace(port=port)}"
+
+
+@asynccontextmanager
+async def _dashboard(plan: ClusterPlan, name_server: str, tls: TlsSettings) -> AsyncIterator[str]:
+    """Read-only; yields what the ready line adds. Raises NotInstalled and LoginRequired."""
+    if plan.dashboard_place is None:
+        yield ""
+        return
+    # Loaded only when needed.
+    from roquet.client.admin.servers import AdminOptions  # noqa: PLC0415
+    from roquet.client.config import TlsConfig  # noqa: PLC0415
+    from roquet.dashboard.errors import check_installed  # noqa: PLC0415
+
+    check_installed()
+    from roquet.dashboard.web.server import DashboardConfig, serve_dashboard  # noqa: PLC0415
+
+    trusted = tls.server.certificate
+    config = DashboardConfig(
+        place=plan.dashboard_place,
+        name_server=name_server,
+        options=AdminOptions(tls=trusted is not None and TlsConfig(ca_file=str(trusted))),
+    )
+    async with serve_dashboard(config) as place:
+        yield f" dashboard=http://{place}/"
 
 
 def _tls(plan: ClusterPlan, directory: Path, now_ms: int) -> TlsSettings:

@@ -9,9 +9,9 @@ from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.admin.groups import GroupMembers
 from roquet.client.admin.progress import GroupProgress
+from roquet.client.admin.rates import Offsets, ends_of, rate_between, taken_by
 from roquet.client.admin.topics import TopicStatistics
 from roquet.client.errors import GroupNotFound, TopicNotFound
-from roquet.client.queue_ref import QueueRef
 from roquet.reporting import Fact, ReportTable
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ def topics_table(before: Sample | None, now: Sample) -> ReportTable:
     rows = [
         (
             topic,
-            _rate(before, now, _ends_of(earlier.get(topic)), _ends_of(statistics)),
+            _rate(before, now, ends_of(earlier.get(topic)), ends_of(statistics)),
             statistics.message_count,
             len(statistics.queues),
             statistics.last_stored,
@@ -165,23 +165,9 @@ def broker_details(now: Sample, broker_name: str) -> ReportTable:
     return ReportTable(f"topics of {broker_name}", ("topic", "messages", "queues"), rows)
 
 
-Offsets = Mapping[QueueRef, int]
-
-
 def _rate(before: Sample | None, now: Sample, first: Offsets, last: Offsets) -> float | None:
-    """Per second, of the queues in both samples; None if there are none, and after a reset."""
-    both = first.keys() & last.keys()
-    moved = sum(last[queue] - first[queue] for queue in both)
-    if before is None or not both or moved < 0 or now.time_s <= before.time_s:
-        return None
-    return moved / (now.time_s - before.time_s)
-
-
-def _ends_of(statistics: TopicStatistics | None) -> Offsets:
-    queues = () if statistics is None else statistics.queues
-    return {each.queue: each.max_offset for each in queues}
+    return None if before is None else rate_between(first, last, now.time_s - before.time_s)
 
 
 def _taken_by(group: GroupSample | None) -> Offsets:
-    queues = () if group is None else group.progress.queues
-    return {each.queue: each.consumer_offset or 0 for each in queues}
+    return taken_by(None if group is None else group.progress)

@@ -1,0 +1,54 @@
+"""Errors of the dashboard.
+
+RoquetError
+└── DashboardError
+    ├── BadPasswordFile     a line of the password file cannot be read, or there is none
+    ├── LoginRequired       it was to listen beyond this machine without a login
+    ├── NotInstalled        the extra `dashboard` is missing
+    └── BadInput            a form or an address has a value that cannot be used
+"""
+
+from importlib.util import find_spec
+from typing import Final
+
+from roquet.errors import RoquetError
+
+_LIBRARIES: Final = ("aiohttp", "jinja2")
+
+
+class DashboardError(RoquetError):
+    """The dashboard cannot be started, or cannot do what a form asks for."""
+
+
+class BadPasswordFile(DashboardError):
+    """The text names the file, the line and what is expected."""
+
+
+class NotInstalled(DashboardError):
+    """A library of the extra is missing."""
+
+    def __init__(self, library: str) -> None:
+        super().__init__(f"{library} is not installed: pip install 'roquet[dashboard]'")
+        self.library = library
+
+
+def check_installed() -> None:
+    """Raises NotInstalled."""
+    for library in _LIBRARIES:
+        if find_spec(library) is None:
+            raise NotInstalled(library)
+
+
+class LoginRequired(DashboardError):
+    """Whoever reaches it would see all messages."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"listening on {host} requires a login: use --password-file FILE, set credentials of an"
+            " account (then accounts of the cluster log in), or listen on 127.0.0.1"
+        )
+        self.host = host
+
+
+class BadInput(DashboardError):
+    """The text names the field and what it may be."""

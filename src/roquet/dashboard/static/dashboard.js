@@ -1,0 +1,137 @@
+// Times in the reader's zone, charts, the theme, and pages that follow the cluster.
+"use strict";
+(() => {
+  const language = document.documentElement.lang;
+  const moment = new Intl.DateTimeFormat(language, {
+    year: "numeric", month: "2-digit", day: "2-digit",
+    hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false,
+  });
+
+  const hour = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hour12: false });
+
+  function showTimes(root) {
+    for (const each of root.querySelectorAll("time[datetime]")) {
+      const exact = each.getAttribute("datetime");
+      each.textContent = moment.format(new Date(exact));
+      each.title = exact;
+    }
+  }
+
+  // Charts.
+
+  const plots = new Map();
+
+  function colour(name) {
+    return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  }
+
+  function shortNumber(value) {
+    if (value === null || value === undefined) return "–";
+    return new Intl.NumberFormat(language, { notation: "compact", maximumFractionDigits: 1 }).format(value);
+  }
+
+  function drawn(chart, points) {
+    const place = chart.querySelector(".plot");
+    const old = plots.get(chart);
+    if (old) {
+      old.setData(points);
+      return;
+    }
+    const labels = chart.dataset.labels.split("|");
+    const lines = [colour("--line-1"), colour("--line-2"), colour("--line-3")];
+    const axis = { stroke: colour("--dim"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { show: false } };
+    plots.set(chart, new uPlot({
+      width: place.clientWidth, height: 180, legend: { live: true }, cursor: { y: false },
+      series: [{}, ...labels.map((label, index) => ({
+        label, stroke: lines[index], width: 2, spanGaps: true, points: { show: false },
+        fill: index === 0 ? lines[index] + "22" : undefined,
+        value: (_, value) => shortNumber(value),
+      }))],
+      axes: [{ ...axis, values: (_, times) => times.map((each) => hour.format(each * 1000)) }, { ...axis, size: 52, values: (_, values) => values.map(shortNumber) }],
+      scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
+    }, points, place));
+  }
+
+  async function refresh(chart) {
+    const pressed = chart.querySelector("[aria-pressed=true]");
+    const answer = await fetch(`${chart.dataset.chart}&span=${pressed.dataset.span}`);
+    if (answer.ok && chart.isConnected) drawn(chart, await answer.json());
+  }
+
+  function refreshCharts() {
+    for (const chart of plots.keys()) if (!chart.isConnected) plots.delete(chart);
+    for (const chart of document.querySelectorAll("[data-chart]")) refresh(chart).catch(() => {});
+  }
+
+  function redrawCharts() {
+    for (const plot of plots.values()) plot.destroy();
+    plots.clear();
+    refreshCharts();
+  }
+
+  let resizing;
+  addEventListener("resize", () => {
+    clearTimeout(resizing);
+    resizing = setTimeout(() => {
+      for (const [chart, plot] of plots) plot.setSize({ width: chart.querySelector(".plot").clientWidth, height: 180 });
+    }, 100);
+  });
+
+  // Clicks.
+
+  document.addEventListener("click", (event) => {
+    const span = event.target.closest("[data-span]");
+    if (span) {
+      for (const each of span.parentElement.children) each.removeAttribute("aria-pressed");
+      span.setAttribute("aria-pressed", "true");
+      refresh(span.closest("[data-chart]"));
+      return;
+    }
+    if (event.target.closest("[data-theme-toggle]")) {
+      const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+      document.documentElement.dataset.theme = theme;
+      localStorage.setItem("theme", theme);
+      redrawCharts();
+    }
+    const all = event.target.closest("[data-tick-all]");
+    if (all) {
+      for (const box of all.closest("form").querySelectorAll("input[name=letter]")) box.checked = all.checked;
+    }
+  });
+
+  // A press of "/" leads to the filter of a page.
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.closest("input, textarea, select");
+    const filter = document.querySelector("[type=search]");
+    if (event.key === "/" && !isTyping && filter) {
+      event.preventDefault();
+      filter.focus();
+    }
+  });
+
+  // The page follows the cluster, unless it is hidden or something is being typed into it.
+
+  function isBusy(live) {
+    const active = document.activeElement;
+    return document.hidden || (live.contains(active) && active.matches("input, textarea, select"))
+      || live.querySelector("input:checked") !== null;
+  }
+
+  function follow() {
+    const source = new EventSource("/events");
+    source.onmessage = () => {
+      const live = document.getElementById("live");
+      if (live.hasAttribute("hx-get") && !isBusy(live)) htmx.trigger(live, "live");
+      if (!document.hidden) refreshCharts();
+    };
+  }
+
+  document.addEventListener("htmx:after:swap", () => {
+    showTimes(document);
+    refreshCharts();
+  });
+
+  showTimes(document);
+  refreshCharts();
+  if (document.querySelector("nav")) follow();
+})();
