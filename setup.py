@@ -1,6 +1,7 @@
 """Compiles every `.pyx`, and writes down the commit; all else is said in pyproject.toml."""
 
 import os
+import re
 import shlex
 import subprocess
 import sysconfig
@@ -17,12 +18,14 @@ SOURCE = Path("src")
 COMMIT_FILE = "roquet/built_from.txt"
 # Debug information is four fifths of what is compiled: there is none unless CFLAGS ask for it.
 COMPILE_ARGUMENTS = [] if "-g" in os.environ.get("CFLAGS", "") else ["-g0"]
+CIMPORT = re.compile(r"^from ([\w.]+) cimport (\([^)]*\)|.*)$", re.MULTILINE)
+HEADER = re.compile(r'extern from "(roquet/[^"]+)"')
 HEADERS = "#include <Python.h>\n#include <zlib.h>\n"
 
 
 def extension(path: Path) -> Extension:
     name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
-    declarations = [str(each) for kind in ("*.pxd", "*.h") for each in SOURCE.rglob(kind)]
+    declarations = sorted(map(str, declarations_of(path) - {path}))
     return Extension(
         name,
         [str(path)],
@@ -31,6 +34,25 @@ def extension(path: Path) -> Extension:
         libraries=["z"],
         extra_compile_args=COMPILE_ARGUMENTS,
     )
+
+
+def declarations_of(path: Path) -> set[Path]:
+    """The file, and all that it is compiled with: a change of one concerns few of many modules."""
+    known: set[Path] = set()
+    rest = {path, path.with_suffix(".pxd")}
+    while rest:
+        each = rest.pop()
+        if each in known or not each.exists():
+            continue
+        known.add(each)
+        text = each.read_text(encoding="utf-8")
+        rest |= {SOURCE / header for header in HEADER.findall(text)}
+        for package, names in CIMPORT.findall(text):
+            place = SOURCE / package.replace(".", "/")
+            # What is named may be a module itself.
+            rest |= {place.with_suffix(".pxd")}
+            rest |= {place / f"{name}.pxd" for name in re.findall(r"\w+", names)}
+    return known
 
 
 def check_compiler() -> None:
