@@ -246,6 +246,20 @@ def run_load(
     return json.loads(output.stdout), server.cpu_s() - before
 
 
+def replay(load: Path, server: Server, frames: Path, seconds: float, count: int = 2**62) -> float:
+    """CPU us of the broker a request, for frames on one connection; at most `count` of them."""
+    words = [server.port, "replay", 1, 64, seconds, 0, frames, count]
+    before = server.cpu_s()
+    output = subprocess.run(
+        [str(load), *map(str, words)], check=True, capture_output=True, text=True
+    )
+    cpu_s = server.cpu_s() - before
+    if output.stderr:
+        print(f"  {server.name}: {output.stderr.strip()[:300]}")
+    request_count: int = json.loads(output.stdout)["requests"]
+    return cpu_s / max(1, request_count) * 1e6
+
+
 def fast_path_share(server: Server, passed: dict[str, int]) -> str:
     """How much took our fast path since these requests had passed; those have passed now."""
     with BlockingPeer(f"127.0.0.1:{server.port}") as peer:

@@ -8,6 +8,7 @@
  * the same pulls without a subscription, as push consumers make them. Another process has to send the
  * heartbeats of group "bench" for these. Mixed is, of sixteen requests, nine sends, five such pulls,
  * a heartbeat of that group and a commit of its offset.
+ * Replay sends the frames of the file TOPIC, again and again, until LIMIT of them are answered.
  * With TOPIC_COUNT, sends go in turns to TOPIC0, TOPIC1 and so on, always to queue 0.
  * Prints one JSON line: requests, messages, errors, seconds, body bytes read and percentiles in us.
  */
@@ -26,7 +27,7 @@
 
 enum { BATCH = 32, READ_SIZE = 1 << 20, WRITE_SIZE = 1 << 20, SAMPLES_MAX = 4 << 20 };
 enum { QUEUES = 4, MIX = 16 };
-enum mode { SEND, SEND_BATCH, PULL, MIXED, HEARTBEAT, COMMIT };
+enum mode { SEND, SEND_BATCH, PULL, MIXED, HEARTBEAT, COMMIT, REPLAY };
 
 struct connection {
     int fd;
@@ -45,8 +46,10 @@ static long offset_limit;
 static const char *topic;
 static long topic_count, topic_turn;
 static char body[8 << 20];
+static char *frames; /* of a replay */
+static size_t frames_size, frames_at;
 static int32_t opaque;
-static uint64_t requests, errors, body_bytes, samples;
+static uint64_t sent, requests, errors, body_bytes, samples;
 static uint32_t *latency_us;
 
 static uint64_t now_ns(void) {
@@ -88,10 +91,37 @@ static enum mode next_of_mix(void) {
     return turn % 3 == 1 ? PULL : SEND;
 }
 
+static void load_frames(const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (!file || fseek(file, 0, SEEK_END)) {
+        perror(path);
+        exit(1);
+    }
+    frames_size = ftell(file);
+    frames = malloc(frames_size);
+    rewind(file);
+    if (fread(frames, 1, frames_size, file) != frames_size) {
+        perror(path);
+        exit(1);
+    }
+    fclose(file);
+}
+
+static size_t next_frame(char *at) {
+    uint32_t length;
+    memcpy(&length, frames + frames_at, 4);
+    size_t size = 4 + ntohl(length);
+    memcpy(at, frames + frames_at, size);
+    frames_at += size;
+    if (frames_at == frames_size) frames_at = 0;
+    return size;
+}
+
 static size_t build_request(struct connection *c, char *at) {
     char *header = at + 8;
     int size;
     size_t body_length = 0;
+    if (asked == REPLAY) return next_frame(at);
     opaque++;
     enum mode mode = asked == MIXED ? next_of_mix() : asked;
     if (mode == HEARTBEAT) {
@@ -158,6 +188,8 @@ static size_t build_request(struct connection *c, char *at) {
 
 static void fill(struct connection *c) {
     while (c->tail - c->head < (unsigned)in_flight && c->out_size < WRITE_SIZE) {
+        if (asked == REPLAY && sent == (uint64_t)offset_limit) return;
+        sent++;
         c->out_size += build_request(c, c->out + c->out_size);
         c->sent_at[c->tail++ % in_flight] = now_ns();
     }
@@ -219,18 +251,19 @@ static int by_value(const void *a, const void *b) {
 
 int main(int argc, char **argv) {
     if (argc != 9 && argc != 10) {
-        fprintf(stderr, "usage: load PORT send|batch|pull|member|mixed CONNECTIONS IN_FLIGHT SECONDS"
+        fprintf(stderr, "usage: load PORT send|batch|pull|member|mixed|replay CONNECTIONS IN_FLIGHT SECONDS"
                         " BODY_SIZE TOPIC LIMIT [TOPIC_COUNT]\n");
         return 2;
     }
     int port = atoi(argv[1]), count = atoi(argv[3]);
     asked = !strcmp(argv[2], "send") ? SEND : !strcmp(argv[2], "batch") ? SEND_BATCH
-        : !strcmp(argv[2], "mixed") ? MIXED : PULL;
+        : !strcmp(argv[2], "mixed") ? MIXED : !strcmp(argv[2], "replay") ? REPLAY : PULL;
     if (!strcmp(argv[2], "member") || asked == MIXED) subscription = "\"sysFlag\":\"2\"";
     in_flight = atoi(argv[4]);
     double seconds = atof(argv[5]);
     body_size = atoi(argv[6]);
     topic = argv[7];
+    if (asked == REPLAY) load_frames(topic);
     offset_limit = atol(argv[8]);
     topic_count = argc == 10 ? atol(argv[9]) : 0;
     latency_us = malloc(sizeof *latency_us * SAMPLES_MAX);
@@ -259,7 +292,7 @@ int main(int argc, char **argv) {
     }
     uint64_t start = now_ns(), end = start + (uint64_t)(seconds * 1e9);
     struct epoll_event ready[64];
-    while (now_ns() < end) {
+    while (now_ns() < end && !(asked == REPLAY && requests >= (uint64_t)offset_limit)) {
         int n = epoll_wait(poll, ready, 64, 100);
         for (int i = 0; i < n; i++) {
             struct connection *c = ready[i].data.ptr;
