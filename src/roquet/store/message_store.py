@@ -37,6 +37,7 @@ from roquet.store.maintenance.queue_deletion import DeletedQueues, QueueDeletion
 from roquet.store.maintenance.scrubber import Scrubber, ScrubReport
 from roquet.store.queues import ConsumeQueues
 from roquet.store.reading.fast_reads import FastReads
+from roquet.store.reading.fast_time_search import fast_offset_by_time
 from roquet.store.reading.queue_reading import (
     Boundary,
     MessageReader,
@@ -263,10 +264,16 @@ class MessageStore:
         queue = self._queues.find(topic.encode(), queue_id)
         if queue is None:
             return 0
+        max_offset = self._max_offset(queue)
+        found = fast_offset_by_time(
+            queue, self._log, max_offset, timestamp, is_upper=boundary is Boundary.UPPER
+        )
+        if found is not None:
+            return found
         return offset_by_time(
             lambda offset: store_time_of(self._log, queue, offset),
             queue.min_offset,
-            self._max_offset(queue),
+            max_offset,
             timestamp,
             boundary,
         )
