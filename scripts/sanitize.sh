@@ -23,6 +23,7 @@ if [ ${#tests[@]} -eq 0 ]; then
         tests/property/test_fast_path.py
         tests/property/test_offset_book.py
         tests/property/test_record_batches.py
+        tests/property/test_record_filter.py
         tests/property/test_record_parts.py
         tests/property/test_record_scan.py
     )

@@ -20,11 +20,14 @@ from roquet.protocol.command import Command, decode_command
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.messages.batch import decode_batch, unwrap
+from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX
 from roquet.protocol.messages.record import peek_record, read_record, split_records, verify_record
+from roquet.protocol.messages.record_filter import RecordFilter
 from roquet.protocol.sql_filter import compile_filter
 from tests.support.accounts import ACCOUNTS
 from tests.support.golden_frames import golden_frames
 from tests.support.golden_records import golden_records
+from tests.support.records import PLAIN_DRAFT, changed, record_of
 
 _DECOMPRESSED_SIZE_MAX = 1 << 20
 _CODES = sorted(CATALOG)
@@ -77,6 +80,15 @@ def _filters(data: bytes) -> None:
     compile_filter(data.decode(errors="replace")).matches({"a": "1", "b": "x"})
 
 
+def _filtered(data: bytes) -> None:
+    """The first byte says how long the expression is; a record follows, or its properties."""
+    cut = data[0] if data else 0
+    compiled = compile_filter(data[1 : 1 + cut].decode(errors="replace"))
+    wanted = RecordFilter(compiled.program, lambda _: False)
+    wanted(data[1 + cut :])
+    wanted(record_of(changed(PLAIN_DRAFT, properties=data[1 + cut :][:PROPERTIES_SIZE_MAX])))
+
+
 def _accounts(data: bytes) -> None:
     with suppress(BadRules):
         rules_of({Path("accounts"): read_document(data)})
@@ -122,6 +134,9 @@ TARGETS = {
             b"a > 1 AND b = 'it''s' OR NOT c IS NULL",
             b"price BETWEEN 1.5 AND 2e3 AND region IN ('a', 'b') -- end",
         ),
+    ),
+    "filtered records": Target(
+        _filtered, lambda: (b"\x1aTAGS = 'a' OR KEYS > 1.5   " + r.data for r in golden_records())
     ),
     "accounts": Target(_accounts, lambda: (ACCOUNTS.encode(),)),
 }

@@ -290,7 +290,12 @@ async def lived(store: StoreConfig, events: Sequence[Event], taken: Counter[str]
     disk = TightDisk()
     try:
         async with broker_bed(
-            ROOT, disk=disk, clock=FakeClock(), store=store, sync_timeout_ms=60_000
+            ROOT,
+            disk=disk,
+            clock=FakeClock(),
+            store=store,
+            sync_timeout_ms=60_000,
+            sql_filters=True,
         ) as bed:
             stop_disk(bed)
             twin = Twin(bed, disk, has_fast_path=taken is not None)

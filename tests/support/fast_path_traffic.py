@@ -82,6 +82,9 @@ def _joined(pieces: SearchStrategy[str]) -> SearchStrategy[str]:
     )
 
 
+# Of these, one is left to closures.
+SQL = ("TAGS IN ('red', 'blue')", "TAGS IS NULL OR NOT TAGS = 'red'", "TAGS = TAGS")
+
 plain_texts = _joined(_plain_properties)
 odd_texts = _joined(st.one_of(_plain_properties, _odd_properties)).filter(
     lambda text: len(text.encode()) < 32_000
@@ -187,11 +190,11 @@ def pulls(draw: DrawFn) -> bytes:
         "commitOffset": str(draw(st.integers(0, 9))),
         "suspendTimeoutMillis": "15000",
         "subVersion": str(draw(st.sampled_from([0, 0, 1, 1, 2]))),
-        "expressionType": draw(st.sampled_from(["TAG", "TAG", "TAG", "TAG", "SQL92"])),
+        "expressionType": draw(st.sampled_from(["TAG", "TAG", "TAG", "SQL92"])),
     }
     if says_own:
         fields["subscription"] = draw(
-            st.sampled_from(["*", "*", "red", "red || blue", "first || x", "none"])
+            st.sampled_from(["*", "*", "red", "red || blue", "first || x", "none", *SQL])
         )
     if draw(st.booleans()):
         fields["maxMsgBytes"] = draw(st.sampled_from(["262144", "2147483647", "400"]))

@@ -17,6 +17,7 @@ from roquet.protocol.codes import Permission
 from roquet.protocol.headers.messages import PullMessageHeader
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import SysFlag
+from roquet.protocol.messages.record_filter import RecordFilter
 from roquet.protocol.names import RETRY_PREFIX, is_closed_topic
 from roquet.store.reading.queue_reading import QueueReadLimits
 
@@ -73,7 +74,9 @@ def fast_limits(
         )
     except Refused:
         return None
-    return limits if limits.matches_record is None else None
+    # Others look at more than the record and its subscription.
+    is_known = limits.matches_record is None or isinstance(limits.matches_record, RecordFilter)
+    return limits if is_known else None
 
 
 def _draft(broker: Broker, topic: TopicConfig, properties: bytes) -> RecordDraft:

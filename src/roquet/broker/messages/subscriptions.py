@@ -32,6 +32,7 @@ from roquet.protocol.headers.messages import PullMessageHeader
 from roquet.protocol.messages.message import Property
 from roquet.protocol.messages.properties import parse_properties, property_of
 from roquet.protocol.messages.record import peek_record
+from roquet.protocol.messages.record_filter import RecordFilter
 from roquet.protocol.names import RETRY_PREFIX
 from roquet.protocol.subscription import ExpressionType, parse_subscription
 from roquet.store.reading.queue_reading import QueueReadLimits
@@ -164,18 +165,21 @@ def _tag_filter(expression: str | None) -> Filter:
 @lru_cache(KEPT_FILTER_COUNT_MAX)
 def _sql_filter(expression: str) -> Filter | None:
     try:
-        matches = _sql_matcher(expression)
+        return Filter(matches_record=_sql_matcher(expression))
     except (BadExpression, TooLarge):
         return None
-    return Filter(matches_record=lambda record: matches(parse_properties(_properties_text(record))))
 
 
-def _sql_matcher(expression: str) -> Callable[[Mapping[str, str]], bool]:
+def _sql_matcher(expression: str) -> RecordFilter:
     """Raises BadExpression or TooLarge."""
     # A compiler is large, and few brokers are ever asked for it.
     from roquet.protocol.sql_filter import compile_filter  # noqa: PLC0415
 
-    return compile_filter(expression).matches
+    compiled = compile_filter(expression)
+    return RecordFilter(
+        compiled.program,
+        lambda record: compiled.matches(parse_properties(_properties_text(record))),
+    )
 
 
 def _is_tags(expression_type: str | None) -> bool:

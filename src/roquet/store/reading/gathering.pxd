@@ -1,4 +1,6 @@
 from roquet.protocol.binary cimport Span, int32_t, int64_t, uint8_t
+from roquet.protocol.messages.record_filter cimport RecordFilter
+from roquet.protocol.messages.record_parts cimport RecordParts
 
 
 cdef struct File:
@@ -17,6 +19,8 @@ cdef class Gathering:
     cdef Py_ssize_t count_max
     cdef int64_t size_max
     cdef object matches_code, matches_record
+    # The latter, if it is one.
+    cdef RecordFilter record_filter
     # Borrowed: not to be read after the lender has released them.
     cdef Span entries
     cdef bytes own_entries
@@ -41,4 +45,7 @@ cdef class Gathering:
     cdef const uint8_t* _find_entry(self) except? NULL
     cdef bint _take_run(self, const File* file) except -1
     cdef void _fetch(self, const File* file, Py_ssize_t ahead, Py_ssize_t count) noexcept
-    cdef bint _is_common_record(self, Span place, const File* file) noexcept
+    cdef bint _is_common_record(
+        self, Span place, const File* file, RecordParts* record
+    ) noexcept
+    cdef bint _is_wanted(self, const RecordParts* record) except -1

@@ -21,6 +21,7 @@ from roquet.protocol.binary cimport (
     span_of,
     uint8_t,
 )
+from roquet.protocol.messages.record_filter cimport RecordFilter
 from roquet.protocol.messages.record_layout cimport (
     PHYSICAL_OFFSET_AT,
     QUEUE_ID_AT,
@@ -75,6 +76,9 @@ cdef class Gathering:
         self.size_max = limits.size_max
         self.matches_code = limits.matches_code
         self.matches_record = limits.matches_record
+        self.record_filter = (
+            self.matches_record if isinstance(self.matches_record, RecordFilter) else None
+        )
 
     cdef int begin(self, Span entries, int64_t offset, bytes topic, int64_t queue_id) except -1:
         self.entries = entries
@@ -171,7 +175,7 @@ cdef class Gathering:
         cdef Py_ssize_t count = 0
         cdef Py_ssize_t run_size = 0
         cdef const uint8_t* entry
-        cdef Span record
+        cdef RecordParts record
         cdef bytes piece
         cdef uint8_t* at
         while count < _RUN_COUNT_MAX:
@@ -179,14 +183,13 @@ cdef class Gathering:
             if entry is NULL:
                 break
             self._fetch(file, _AHEAD_COUNT, 1)
-            record = _place_of(entry, file)
-            if not self._is_common_record(record, file):
+            if not self._is_common_record(_place_of(entry, file), file, &record):
                 break
             self.position += ENTRY_SIZE
             self.offset += 1
-            if self.matches_record is not None and not self.matches_record(bytes_of(record)):
+            if self.matches_record is not None and not self._is_wanted(&record):
                 continue
-            found[count] = record
+            found[count] = Span(record.start, record.size)
             count += 1
             run_size += record.size
             self.count += 1
@@ -219,14 +222,18 @@ cdef class Gathering:
                 line += _LINE_SIZE
             position += ENTRY_SIZE
 
+    cdef bint _is_wanted(self, const RecordParts* record) except -1:
+        if self.record_filter is not None:
+            return self.record_filter.matches(record)
+        return self.matches_record(bytes_of(Span(record.start, record.size)))
+
     cdef bint _is_common_record(
-        self, Span place, const File* file
+        self, Span place, const File* file, RecordParts* record
     ) noexcept:
         """Whether a common record of exactly this message lies there."""
         cdef Span topic = span_of(self.topic)
-        cdef RecordParts record
         return (
-            locate_record(place.start, place.size, &record)
+            locate_record(place.start, place.size, record)
             and record.size == place.size
             and has_common_layout(record.start)
             and get_int32(record.start + QUEUE_ID_AT) == self.queue_id
@@ -235,7 +242,7 @@ cdef class Gathering:
             == file.start + (record.start - file.data)
             and record.topic.size == topic.size
             and not memcmp(record.topic.start, topic.start, <size_t>topic.size)
-            and _is_right(&record, file)
+            and _is_right(record, file)
         )
 
 

@@ -95,7 +95,14 @@ async def test_pulls_by_tags_are_plain(bed: BrokerBed) -> None:
     assert limits.matches_code is not None
 
 
-@pytest.mark.parametrize(("kind", "expression"), [("SQL92", "a > 1"), ("TAG", "||"), ("what", "*")])
+async def test_pulls_by_sql_are_plain(bed: BrokerBed) -> None:
+    bed.broker.config = replace(bed.broker.config, sql_filters=True)
+    limits = fast_limits(bed.broker, pull("a > 1", "SQL92"), GROUP, TOPIC)
+    assert limits is not None
+    assert limits.matches_record is not None
+
+
+@pytest.mark.parametrize(("kind", "expression"), [("TAG", "||"), ("what", "*")])
 async def test_other_pulls_are_not(bed: BrokerBed, kind: str, expression: str) -> None:
     bed.broker.config = replace(bed.broker.config, sql_filters=True)
     assert fast_limits(bed.broker, pull(expression, kind), GROUP, TOPIC) is None
