@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import msgspec
+
 from roquet.client.queue_ref import QueueRef
-from roquet.pipeline.lake.entries import LakePiece, QueueIncarnation, Staged
+from roquet.pipeline.lake.entries import LakePiece, QueueIncarnation
 from roquet.pipeline.lake.files import MissingRange, published_path, staged_path
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.planning import QueueRange
@@ -38,18 +40,14 @@ def piece(
     )
 
 
-def staged(lake: Lake, start: int, end: int, content: bytes = b"PAR1") -> Staged:
-    """A piece whose file is there, planned by the log as it is now."""
+def staged(lake: Lake, start: int, end: int, content: bytes = b"PAR1") -> LakePiece:
+    """A piece whose file is there."""
     name = staged_path(lake.run)
     path = lake.path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     made = piece(start, end)
-    whole = LakePiece(
-        **{field: getattr(made, field) for field in made.__struct_fields__}
-        | {"bytes": len(content), "staged": name}
-    )
-    return Staged(lake.state.entry_number, whole)
+    return msgspec.structs.replace(made, bytes=len(content), staged=name)
 
 
 def parquet_names(lake: Path) -> list[str]:

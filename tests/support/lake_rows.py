@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.lake.compaction import planned_compactions, write_compaction
-from roquet.pipeline.lake.entries import QueueIncarnation, Staged, StagedCompaction
+from roquet.pipeline.lake.entries import LakePiece, QueueIncarnation
 from roquet.pipeline.lake.files import MissingRange
 from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.lake import Lake
@@ -40,13 +40,12 @@ def message_batch(
 
 def staged_rows(
     lake: Lake, rows: pa.RecordBatch, json_columns: JsonColumns | None = None
-) -> list[Staged]:
+) -> list[LakePiece]:
     """The rows of one queue and hour, as a task stages them."""
     offsets = rows.column("queueOffset").to_pylist()
     queue = QueueRef(TOPIC, "broker-a", rows.column("queueId")[0].as_py())
     wanted = MissingRange(QueueRange(queue, offsets[0], offsets[-1] + 1), 0, QueueIncarnation())
-    pieces = StagedWriter(lake.path, lake.run, json_columns).write(wanted, [rows])
-    return [Staged(lake.state.entry_number, piece) for piece in pieces]
+    return list(StagedWriter(lake.path, lake.run, json_columns).write(wanted, [rows]))
 
 
 def publish_small_files(lake: Lake, *, hours: int, files: int, rows: int) -> Found:
@@ -65,9 +64,8 @@ def compact_all(lake: Lake, target_size: int = 1 << 30) -> int:
     """All hours, one after the other, each with an entry of its own; how many."""
     wanted = planned_compactions(lake.state.files.values(), NOON + timedelta(days=9), target_size)
     for compaction in wanted:
-        base = lake.state.entry_number
-        made = write_compaction(lake.path, lake.run, compaction, (base + 1, 0))
-        lake.compact([StagedCompaction(base, made)])
+        number = lake.state.entry_number + 1
+        lake.compact([write_compaction(lake.path, lake.run, compaction, (number, 0))])
     return len(wanted)
 
 

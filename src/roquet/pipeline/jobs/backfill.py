@@ -20,6 +20,8 @@ from roquet.pipeline.lake.entries import LakeEntry
 from roquet.pipeline.lake.files import MissingRange
 from roquet.pipeline.lake.lake import (
     Lake,
+    LakeRole,
+    check_free,
     check_settings,
     format_of,
     json_columns_of,
@@ -108,6 +110,7 @@ def check_backfill(plan: BackfillPlan) -> LakeSettings:
         properties=options.properties,
     )
     check_settings(plan.lake, wanted)
+    check_free(plan.lake, LakeRole.WRITER)
     json_columns_of(plan.lake, plan.json_schema)
     _planned(plan)
     return wanted
@@ -161,13 +164,12 @@ def _publish(
             lake=lake.path,
             run=lake.run,
             file_rows_max=lake.settings.file_rows_max,
-            base=lake.state.entry_number,
             json_schema=json_schema,
         )
         for split in splits
     ]
-    staged = run_tasks(spark, partial(stage_split, options), tasks)
-    return lake.publish([each for of_task in staged for each in of_task], json_schema)
+    pieces = run_tasks(spark, partial(stage_split, options), tasks)
+    return lake.publish([each for of_task in pieces for each in of_task], json_schema)
 
 
 def _rounds(spark: SparkSession, splits: Sequence[StoreSplit]) -> list[Sequence[StoreSplit]]:

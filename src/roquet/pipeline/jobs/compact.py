@@ -20,8 +20,8 @@ from roquet.pipeline.lake.compaction import (
     planned_compactions,
     write_compaction,
 )
-from roquet.pipeline.lake.entries import Compaction, LakeEntry, StagedCompaction
-from roquet.pipeline.lake.lake import Lake, no_lake
+from roquet.pipeline.lake.entries import Compaction, LakeEntry
+from roquet.pipeline.lake.lake import Lake, LakeRole, check_free, no_lake
 from roquet.pipeline.lake.metadata import read_settings
 from roquet.pipeline.queries import run_tasks
 
@@ -60,6 +60,7 @@ def check_compact(plan: CompactPlan) -> None:
     """Checked before Spark starts. Raises BadLake."""
     if read_settings(plan.lake) is None:
         raise no_lake(plan.lake)
+    check_free(plan.lake, LakeRole.COMPACTOR)
 
 
 def compact(
@@ -72,7 +73,7 @@ def compact(
 
     `on_published` gets the total number of files to compact.
     """
-    with Lake.open_existing(plan.lake) as lake:
+    with Lake.open_existing(plan.lake, LakeRole.COMPACTOR) as lake:
         closed_before = (plan.now or datetime.now(UTC)) - plan.grace
         files = list(lake.state.files.values())
         wanted = planned_compactions(files, closed_before, plan.target_size)
@@ -99,14 +100,12 @@ def compact(
 
 
 def _compact(spark: SparkSession, lake: Lake, compactions: list[PlannedCompaction]) -> LakeEntry:
-    base = lake.state.entry_number
-    work = partial(_write, lake.path, lake.run, base + 1)
-    made = run_tasks(spark, work, list(enumerate(compactions)))
-    return lake.compact([StagedCompaction(base, compaction) for compaction in made])
+    # Names files; messages that are added meanwhile may take the number of the entry itself.
+    number = lake.state.entry_number + 1
+    work = partial(_write, lake.path, lake.run, number)
+    return lake.compact(run_tasks(spark, work, list(enumerate(compactions))))
 
 
-def _write(
-    lake: Path, run: str, entry_number: int, part: tuple[int, PlannedCompaction]
-) -> Compaction:
+def _write(lake: Path, run: str, number: int, part: tuple[int, PlannedCompaction]) -> Compaction:
     index, wanted = part
-    return write_compaction(lake, run, wanted, (entry_number, index))
+    return write_compaction(lake, run, wanted, (number, index))

@@ -21,9 +21,11 @@ from roquet.errors import RoquetError
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.durable_files import create_once, make_directories
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.lake.entries import LakeEntry, Staged
+from roquet.pipeline.lake.entries import LakeEntry, LakePiece
 from roquet.pipeline.lake.lake import (
     Lake,
+    LakeRole,
+    check_free,
     check_settings,
     format_of,
     json_columns_of,
@@ -136,6 +138,7 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
         sql_expression=reading.sql_expression,
     )
     check_settings(plan.lake, wanted)
+    check_free(plan.lake, LakeRole.WRITER)
     json_columns_of(plan.lake, plan.json_schema)
     return wanted
 
@@ -183,9 +186,9 @@ class _Publisher:
         self.failure: RoquetError | None = None
 
     def publish(self, rows: DataFrame, batch_id: int) -> None:
-        staged = [msgspec.json.decode(row[0], type=Staged) for row in rows.collect()]
+        pieces = [msgspec.json.decode(row[0], type=LakePiece) for row in rows.collect()]
         try:
-            entry = self._lake.publish(staged, self._json_schema)
+            entry = self._lake.publish(pieces, self._json_schema)
         except RoquetError as error:
             self.failure = error
             raise

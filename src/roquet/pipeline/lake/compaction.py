@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.entries import Compaction, LakeFile
 from roquet.pipeline.lake.files import compacted_path, directory_of, hour_of
-from roquet.pipeline.lake.staging import StagedFile
+from roquet.pipeline.lake.staging import StagedFile, check_visible
 
 _HOUR_S: Final = 3600
 _ROWS_AT_ONCE: Final = 16_384
@@ -71,8 +71,9 @@ def write_compaction(
 ) -> Compaction:
     """Writes the file in a task; it is durable, and no reader sees it yet.
 
-    `name` are the numbers of the entry and of the file. Raises BadLake.
+    `name` are the numbers of an entry and of the file. Raises BadLake.
     """
+    check_visible(lake)
     paths = [lake / file.path for file in planned.files]
     try:
         schema = pa.unify_schemas([pq.read_schema(path) for path in paths])

@@ -75,27 +75,11 @@ class LakePiece(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @final
-class Staged(msgspec.Struct, frozen=True):
-    """What a task hands to the publisher: a piece, and the last entry when it was planned."""
-
-    base: int
-    piece: LakePiece
-
-
-@final
 class Compaction(msgspec.Struct, frozen=True):
     """One file that replaces others of the same directory."""
 
     removed: list[str]
     file: LakeFile
-
-
-@final
-class StagedCompaction(msgspec.Struct, frozen=True):
-    """What a task that compacts files hands to the publisher, as `Staged` is."""
-
-    base: int
-    compaction: Compaction
 
 
 @final

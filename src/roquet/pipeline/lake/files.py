@@ -109,6 +109,7 @@ class OffsetRanges:
 
 
 CONTROL_DIRECTORY: Final = "_roquet"
+SETTINGS_FILE: Final = f"{CONTROL_DIRECTORY}/lake.json"
 STAGED_DIRECTORY: Final = f"{CONTROL_DIRECTORY}/staged"
 PARTITIONING: Final = ("topic", "dt", "hour")
 _HOUR_S: Final = 3600

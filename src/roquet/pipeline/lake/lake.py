@@ -1,4 +1,7 @@
-"""A lake as its one writer has it: checked, opened, added to, and recovered after a crash.
+"""A lake as a writer has it: checked, opened, added to, and recovered after a crash.
+
+One process adds messages at a time, and one compacts. Both stage files as long as they like, and
+commit under a lock that each holds for a moment.
 
 Committing an entry of the log is idempotent, from wherever a crash interrupted it: files get their
 names, compacted files replace others. A directory whose files were compacted is built next to the
@@ -11,7 +14,9 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
@@ -31,8 +36,7 @@ from roquet.pipeline.lake.entries import (
     Compaction,
     LakeEntry,
     LakeFile,
-    Staged,
-    StagedCompaction,
+    LakePiece,
 )
 from roquet.pipeline.lake.files import (
     CONTROL_DIRECTORY,
@@ -52,37 +56,49 @@ from roquet.pipeline.lake.metadata import (
 from roquet.pipeline.lake.state import LakeState
 from roquet.protocol.record_columns import PropertiesForm
 
-_LOCK_FILE: Final = f"{CONTROL_DIRECTORY}/writer.lock"
+_COMMIT_LOCK: Final = "commit"
+# A commit renames files and syncs directories: the other process holds the lock no longer.
+_COMMIT_WAIT_S_MAX: Final = 300.0
+_COMMIT_RETRY_S: Final = 0.02
 
 _FIXED: Final = ("format", "properties", "tag_expression", "sql_expression")
 
 
+class LakeRole(StrEnum):
+    """What a process does with a lake; names its lock, and what it stages."""
+
+    WRITER = "writer"
+    COMPACTOR = "compactor"
+
+
 @final
 class Lake:
-    """Open from `open` to `close`, by one process at a time.
+    """Open from `open` to `close`, by one process of each role at a time.
 
     `run` names the directory in which tasks of this writer stage their files.
     """
 
-    def __init__(self, path: Path, settings: LakeSettings, lock: int) -> None:
+    def __init__(self, path: Path, settings: LakeSettings, role: LakeRole, lock: int) -> None:
         self.path = path
         self.settings = settings
-        self.run = uuid4().hex
+        self.run = f"{role}-{uuid4().hex}"
+        self._role = role
         self._lock = lock
         self._log = PublishLog(path)
+        self._committed_number = 0
         is_delta = settings.format is LakeFormat.DELTA
         self._delta = DeltaMirror(path, settings) if is_delta else None
 
     @classmethod
-    def open_existing(cls, path: Path) -> Self:
+    def open_existing(cls, path: Path, role: LakeRole = LakeRole.WRITER) -> Self:
         """As `open`, but the lake must exist. Raises BadLake."""
         settings = read_settings(path)
         if settings is None:
             raise no_lake(path)
-        return cls.open(path, settings)
+        return cls.open(path, settings, role)
 
     @classmethod
-    def open(cls, path: Path, settings: LakeSettings) -> Self:
+    def open(cls, path: Path, settings: LakeSettings, role: LakeRole = LakeRole.WRITER) -> Self:
         """The lake, created if it does not exist, and recovered from a crash.
 
         `settings` are for a new lake; an existing one keeps its own. Raises BadLake.
@@ -91,10 +107,10 @@ class Lake:
         try:
             make_directories(path)
             found = read_settings(path) or make_settings(path, settings)
-            lock = _locked(path)
+            lock = _locked(path, role)
         except (FileExistsError, NotADirectoryError) as error:
             raise BadLake(f"{path} is not a directory: {error.strerror}") from None
-        lake = cls(path, found, lock)
+        lake = cls(path, found, role, lock)
         try:
             lake._recover()
         except BaseException:
@@ -121,55 +137,75 @@ class Lake:
     def state(self) -> LakeState:
         return self._log.state
 
-    def publish(self, staged: Sequence[Staged], json_schema: str | None = None) -> LakeEntry | None:
+    def publish(
+        self, pieces: Sequence[LakePiece], json_schema: str | None = None
+    ) -> LakeEntry | None:
         """Make staged pieces visible, all of them; after a crash, when the lake is opened again.
 
         The entry decides: once it is durable, its files get their names. None if there is nothing
-        to publish. Raises BadLake if the lake has changed since they were planned.
+        to publish. Raises BadLake if the lake got some of them since they were planned.
         """
-        if not staged:
+        if not pieces:
             self._remove_staged()
             return None
-        number = self._next_number(each.base for each in staged)
-        pieces = [each.piece for each in staged]
-        self.state.check_new(pieces)
-        self._check_staged(self.path, [piece.file for piece in pieces])
-        self._check_staged(quarantine_of(self.path), [piece.quarantined for piece in pieces])
-        entry = LakeEntry(ENTRY_VERSION, number, _now_ms(), added=pieces, json_schema=json_schema)
-        return self._write(entry)
+        with self._commit_lock():
+            self.state.check_new(pieces)
+            self._check_staged(self.path, [piece.file for piece in pieces])
+            self._check_staged(quarantine_of(self.path), [piece.quarantined for piece in pieces])
+            return self._write(
+                LakeEntry(*self._next(), added=list(pieces), json_schema=json_schema)
+            )
 
-    def compact(self, staged: Sequence[StagedCompaction]) -> LakeEntry:
+    def compact(self, compactions: Sequence[Compaction]) -> LakeEntry:
         """Let compacted files replace others, as `publish` does. Raises BadLake."""
-        number = self._next_number(each.base for each in staged)
-        compactions = [each.compaction for each in staged]
-        self._check_staged(self.path, [compaction.file for compaction in compactions])
-        return self._write(LakeEntry(ENTRY_VERSION, number, _now_ms(), compacted=compactions))
+        with self._commit_lock():
+            self.state.check_listed(compactions)
+            self._check_staged(self.path, [compaction.file for compaction in compactions])
+            return self._write(LakeEntry(*self._next(), compacted=list(compactions)))
 
-    def _next_number(self, bases: Iterable[int]) -> int:
-        number = self._log.refresh().entry_number
-        if any(base != number for base in bases):
-            raise another_writer(self.path)
-        return number + 1
+    def _next(self) -> tuple[int, int, int]:
+        """The first fields of the next entry."""
+        return ENTRY_VERSION, self.state.entry_number + 1, time.time_ns() // 1_000_000
 
     def _write(self, entry: LakeEntry) -> LakeEntry:
         self._log.append(entry)
         self._commit(entry)
+        self._log.store_snapshot()
         # The rest is from attempts that failed, or from speculative ones that lost.
         self._remove_staged()
         return entry
 
+    @contextmanager
+    def _commit_lock(self) -> Iterator[None]:
+        """The state is the latest one within, and its last entry is committed.
+
+        Raises BadLake if another process keeps the lock.
+        """
+        lock = _locked(self.path, _COMMIT_LOCK, wait_s=_COMMIT_WAIT_S_MAX)
+        try:
+            self._log.refresh()
+            last = self._log.last_entry
+            if last is not None and last.number != self._committed_number:
+                # Of another process, which may have been killed before it was done.
+                # Files of an entry that the Delta table has may be vacuumed.
+                if not (self._delta and self._delta.has(last)):
+                    self._commit(last)
+                self._committed_number = last.number
+            yield
+        finally:
+            os.close(lock)
+
     def _recover(self) -> None:
-        self._log.refresh()
         if self._delta is not None:
             self._delta.make()
-        last = self._log.last_entry
-        # Files of an entry that the Delta table has may be vacuumed.
-        if last is not None and not (self._delta and self._delta.has(last)):
-            self._commit(last)
-        # This process is the only writer, so the rest is from writers that were killed.
+        with self._commit_lock():
+            remove_replaced(self.path)
+        # This process is the only one of its role, so the rest is from ones that were killed.
         for root in (self.path, quarantine_of(self.path)):
-            shutil.rmtree(root / STAGED_DIRECTORY, ignore_errors=True)
-        remove_replaced(self.path)
+            for run in (root / STAGED_DIRECTORY).glob("*"):
+                is_compactors = run.name.startswith(LakeRole.COMPACTOR)
+                if is_compactors == (self._role is LakeRole.COMPACTOR):
+                    shutil.rmtree(run, ignore_errors=True)
 
     def _check_staged(self, root: Path, files: Iterable[LakeFile | None]) -> None:
         """An entry is permanent: the files it lists must exist."""
@@ -179,7 +215,9 @@ class Lake:
             staged = root / file.staged
             if not staged.exists() or staged.stat().st_size != file.bytes:
                 raise BadLake(
-                    f"{staged} is missing or incomplete: another program changes files there"
+                    f"{staged} is missing or incomplete: either executors do not see the directory"
+                    " of the driver, which all of them have to share, or another program changes"
+                    " files there"
                 )
 
     def _commit(self, entry: LakeEntry) -> None:
@@ -190,6 +228,7 @@ class Lake:
         else:
             move_compacted(self.path, entry)
             self._delta.commit(entry)
+        self._committed_number = entry.number
 
     def _remove_staged(self) -> None:
         for root in (self.path, quarantine_of(self.path)):
@@ -200,19 +239,27 @@ def no_lake(path: Path) -> BadLake:
     return BadLake(f"no lake in {path}: `roquet spark ingest` creates one")
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+def check_free(path: Path, role: LakeRole) -> None:
+    """Raises BadLake while another process has that role. A lake need not exist."""
+    if read_settings(path) is not None:
+        os.close(_locked(path, role))
 
 
-def _locked(path: Path) -> int:
+def _locked(path: Path, name: str, wait_s: float = 0.0) -> int:
     """The lock is released when the process ends, however it ends. Raises BadLake."""
-    lock = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise another_writer(path) from None
-    return lock
+    file = path / CONTROL_DIRECTORY / f"{name}.lock"
+    lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    deadline_s = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline_s:
+                os.close(lock)
+                raise another_writer(path) from None
+            time.sleep(_COMMIT_RETRY_S)
+        else:
+            return lock
 
 
 def format_of(lake: Path, given: str | None) -> LakeFormat:

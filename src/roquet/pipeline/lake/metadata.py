@@ -1,9 +1,11 @@
 """The metadata of a lake: `lake.json`, decided when it is created, and its log.
 
 The log has one file for each entry, created whole and by one writer only. Entries are only ever
-added, so a reader resumes after the last one it has read.
+added, so a reader resumes after the last one it has read. A snapshot of the state is stored from
+time to time: whoever opens a lake reads it, and the entries since.
 """
 
+import logging
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, final
@@ -11,20 +13,27 @@ from uuid import uuid4
 
 import msgspec
 
-from roquet.pipeline.durable_files import create_once, make_directories
+from roquet.pipeline.durable_files import create_once, make_directories, replace_file
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.entries import ENTRY_VERSION, LakeEntry
-from roquet.pipeline.lake.files import CONTROL_DIRECTORY, PARTITIONING
-from roquet.pipeline.lake.state import LakeState
+from roquet.pipeline.lake.files import CONTROL_DIRECTORY, PARTITIONING, SETTINGS_FILE
+from roquet.pipeline.lake.state import LakeSnapshot, LakeState
 from roquet.protocol.record_columns import PropertiesForm
 
-SETTINGS_FILE: Final = f"{CONTROL_DIRECTORY}/lake.json"
 LAKE_VERSION: Final = 1
 # Files of a few to some tens of megabytes, enough of them to keep all cores busy.
 FILE_ROWS_MAX_DEFAULT: Final = 100_000
 
 LOG_DIRECTORY: Final = f"{CONTROL_DIRECTORY}/log"
+SNAPSHOT_FILE: Final = f"{CONTROL_DIRECTORY}/snapshot.json"
+# Entries between two snapshots: at least that many, and more in a lake of many files, so that
+# snapshots cost a small part of what entries cost.
+SNAPSHOT_INTERVAL: Final = 100
+_FILES_PER_ENTRY: Final = 50
 
+log = logging.getLogger(__name__)
+
+_decode_snapshot = msgspec.json.Decoder(LakeSnapshot).decode
 _decode = msgspec.json.Decoder(LakeEntry).decode
 
 
@@ -94,12 +103,16 @@ class PublishLog:
     """The entries of a lake, and the state after those read so far."""
 
     def __init__(self, lake: Path) -> None:
+        self._lake = lake
         self._directory = lake / LOG_DIRECTORY
         self.state = LakeState()
         self.last_entry: LakeEntry | None = None
+        self._snapshot_number = 0
 
     def refresh(self) -> LakeState:
         """Read the entries added since. Raises BadLake."""
+        if not self.state.entry_number:
+            self._read_snapshot()
         while (entry := self._read(self.state.entry_number + 1)) is not None:
             self.state.apply(entry)
             self.last_entry = entry
@@ -110,9 +123,31 @@ class PublishLog:
         try:
             create_once(self._path(entry.number), msgspec.json.encode(entry))
         except FileExistsError:
-            raise another_writer(self._directory.parent.parent) from None
+            raise another_writer(self._lake) from None
         self.state.apply(entry)
         self.last_entry = entry
+
+    def store_snapshot(self) -> None:
+        """If it is time for one; by a writer alone, when the last entry is committed."""
+        interval = max(SNAPSHOT_INTERVAL, len(self.state.files) // _FILES_PER_ENTRY)
+        if self.state.entry_number - self._snapshot_number >= interval:
+            replace_file(self._lake / SNAPSHOT_FILE, msgspec.json.encode(self.state.snapshot()))
+            self._snapshot_number = self.state.entry_number
+
+    def _read_snapshot(self) -> None:
+        """One that cannot be read costs time and nothing else: all entries are there."""
+        path = self._lake / SNAPSHOT_FILE
+        try:
+            state = LakeState.of(_decode_snapshot(path.read_bytes()))
+            last_entry = self._read(state.entry_number)
+        except FileNotFoundError:
+            return
+        except (msgspec.DecodeError, BadLake) as error:
+            log.warning("%s is ignored, and all entries of the log are read: %s", path, error)
+            return
+        if last_entry is not None:
+            self.state, self.last_entry = state, last_entry
+            self._snapshot_number = state.entry_number
 
     def _read(self, number: int) -> LakeEntry | None:
         path = self._path(number)
@@ -137,6 +172,6 @@ class PublishLog:
 
 def another_writer(lake: Path) -> BadLake:
     return BadLake(
-        f"another process writes to the lake {lake}: one writer at a time; run this job again when"
-        " the other has ended"
+        f"another process writes to the lake {lake}: one of a kind at a time; run this job again"
+        " when the other has ended"
     )

@@ -1,5 +1,6 @@
 """Parquet files as tasks write them: one for each run of messages of the same hour."""
 
+import socket
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -10,8 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from roquet.pipeline.durable_files import make_directories, sync_directory, sync_file
+from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.entries import LakeFile, LakePiece
-from roquet.pipeline.lake.files import MissingRange, published_path, quarantine_of, staged_path
+from roquet.pipeline.lake.files import (
+    SETTINGS_FILE,
+    MissingRange,
+    published_path,
+    quarantine_of,
+    staged_path,
+)
 from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.protocol.record_columns import COLUMN_NAMES, PropertiesForm
 
@@ -42,6 +50,15 @@ def lake_columns(properties: PropertiesForm) -> list[str]:
     return [name for name in COLUMN_NAMES if name not in left_out]
 
 
+def check_visible(lake: Path) -> None:
+    """Raises BadLake where a directory of that name would only be created."""
+    if not (lake / SETTINGS_FILE).exists():
+        raise BadLake(
+            f"executor {socket.gethostname()} does not see the lake {lake}: it has to be in a"
+            " directory that the driver and all executors share"
+        )
+
+
 class _Run(NamedTuple):
     """Rows of a batch of the same hour, counted from 1970."""
 
@@ -63,7 +80,11 @@ class StagedWriter:
         self._json_columns = json_columns
 
     def write(self, wanted: MissingRange, batches: Iterable[pa.RecordBatch]) -> Iterator[LakePiece]:
-        """The pieces, durable on disk. Together they cover every offset of the range."""
+        """The pieces, durable on disk. Together they cover every offset of the range.
+
+        Raises BadLake on a machine that does not see the lake.
+        """
+        check_visible(self._lake)
         hour: int | None = None
         files = self._new_files()
         start = wanted.range.start

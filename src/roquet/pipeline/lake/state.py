@@ -2,7 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, Self, final
+
+import msgspec
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake
@@ -13,9 +15,35 @@ from roquet.pipeline.lake.entries import (
     LakePiece,
     QueueIncarnation,
 )
-from roquet.pipeline.lake.files import MissingRange, OffsetRanges
+from roquet.pipeline.lake.files import MissingRange, OffsetRange, OffsetRanges
 from roquet.pipeline.planning import QueueRange
 from roquet.pipeline.queue_offsets import queue_key
+
+_SNAPSHOT_VERSION: Final = 1
+
+
+@final
+class QueueSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    topic: str
+    broker: str
+    queue: int
+    generation: int
+    ranges: list[OffsetRange]
+
+
+@final
+class LakeSnapshot(msgspec.Struct, frozen=True):
+    """A state after entry `number`, as it is stored. Files are path, rows and bytes."""
+
+    version: int
+    number: int
+    rows: int
+    files: list[tuple[str, int, int]]
+    quarantined: list[tuple[str, int, int]]
+    queues: list[QueueSnapshot]
+    # The latest generation of queues that were created again, or that a broker described.
+    incarnations: list[tuple[str, str, int, int, QueueIncarnation]]
+    json_schema: str | None = None
 
 
 class Missing(NamedTuple):
@@ -55,6 +83,57 @@ class LakeState:
             self._compact(entry.number, compaction)
         self.json_schema = entry.json_schema or self.json_schema
         self.entry_number = entry.number
+
+    def snapshot(self) -> LakeSnapshot:
+        return LakeSnapshot(
+            version=_SNAPSHOT_VERSION,
+            number=self.entry_number,
+            rows=self.row_count,
+            files=[(each.path, each.rows, each.bytes) for each in self.files.values()],
+            quarantined=[
+                (each.path, each.rows, each.bytes) for each in self.quarantined_files.values()
+            ],
+            queues=[
+                QueueSnapshot(*queue, generation, list(ranges))
+                for (queue, generation), ranges in self._ranges.items()
+            ],
+            incarnations=[
+                (*queue, self._generations[queue], incarnation)
+                for queue, incarnation in self._incarnations.items()
+            ],
+            json_schema=self.json_schema,
+        )
+
+    @classmethod
+    def of(cls, snapshot: LakeSnapshot) -> Self:
+        """Raises BadLake for a snapshot that another version wrote, or that contradicts itself."""
+        if snapshot.version != _SNAPSHOT_VERSION:
+            raise BadLake(f"a snapshot of version {snapshot.version}, not {_SNAPSHOT_VERSION}")
+        state = cls()
+        state.entry_number = snapshot.number
+        state.row_count = snapshot.rows
+        state.json_schema = snapshot.json_schema
+        # Where they were staged is of interest only for the last entry.
+        state.files = {path: LakeFile(path, "", *sizes) for path, *sizes in snapshot.files}
+        state.quarantined_files = {
+            path: LakeFile(path, "", *sizes) for path, *sizes in snapshot.quarantined
+        }
+        for each in snapshot.queues:
+            ranges = state._ranges[QueueRef(each.topic, each.broker, each.queue), each.generation]
+            if not all(ranges.add(*each_range) for each_range in each.ranges):
+                raise BadLake(f"a snapshot with offsets of {each.topic!r} that overlap")
+        for topic, broker, queue_id, generation, incarnation in snapshot.incarnations:
+            queue = QueueRef(topic, broker, queue_id)
+            state._generations[queue] = generation
+            state._incarnations[queue] = incarnation
+        return state
+
+    def check_listed(self, compactions: Iterable[Compaction]) -> None:
+        """Raises BadLake if the lake does not have the files that were compacted."""
+        for compaction in compactions:
+            gone = [path for path in compaction.removed if path not in self.files]
+            if gone:
+                raise BadLake(f"{gone[0]} was compacted by another process meanwhile")
 
     def check_new(self, pieces: Iterable[LakePiece]) -> None:
         """Raises BadLake if the lake has part of them, or if they overlap."""

@@ -17,7 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import DataLoss
-from roquet.pipeline.lake.entries import QueueIncarnation, Staged
+from roquet.pipeline.lake.entries import QueueIncarnation
 from roquet.pipeline.lake.files import MissingRange, balanced, split_into_files
 from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.metadata import PublishLog
@@ -51,11 +51,10 @@ class StagingSource(DataSource):
 
 @final
 class StagingPartition(InputPartition):
-    """What one task stages, planned with entry `base` as the last one of the log."""
+    """What one task stages."""
 
-    def __init__(self, base: int, file_ranges: Sequence[MissingRange]) -> None:
-        super().__init__(base)
-        self.base = base
+    def __init__(self, file_ranges: Sequence[MissingRange]) -> None:
+        super().__init__(None)
         self.file_ranges = tuple(file_ranges)
 
 
@@ -101,9 +100,7 @@ class StagingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             most=self._options.reading.max_records_per_partition,
             cores=core_count(),
         )
-        return [
-            StagingPartition(state.entry_number, share) for share in balanced(file_ranges, tasks)
-        ]
+        return [StagingPartition(share) for share in balanced(file_ranges, tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, StagingPartition)
@@ -116,7 +113,7 @@ class StagingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for file_range in partition.file_ranges:
             batches = read_ranges(reading, columns, [file_range.range])
             for piece in writer.write(file_range, batches):
-                row = msgspec.json.encode(Staged(partition.base, piece)).decode()
+                row = msgspec.json.encode(piece).decode()
                 yield pa.RecordBatch.from_pydict({_COLUMN: pa.array([row], pa.string())})
 
     def _check_recreated(self, queues: Sequence[QueueRef]) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import DamagedStore
-from roquet.pipeline.lake.entries import QueueIncarnation, Staged
+from roquet.pipeline.lake.entries import LakePiece, QueueIncarnation
 from roquet.pipeline.lake.files import MissingRange, split_into_files
 from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.staging import StagedWriter, lake_columns
@@ -29,17 +29,13 @@ _QUEUE_ID_BITS: Final = 32
 
 
 class SplitTask(NamedTuple):
-    """What one task stages: the part of a split that the lake lacks.
-
-    `base` was the last entry of the log of the lake when the task was planned.
-    """
+    """What one task stages: the part of a split that the lake lacks."""
 
     split: StoreSplit
     wanted: Sequence[MissingRange]
     lake: Path
     run: str
     file_rows_max: int
-    base: int
     json_schema: str | None
 
 
@@ -96,7 +92,7 @@ def _log_span(reader: StoreReader, wanted: QueueRange) -> tuple[float, float]:
     )
 
 
-def stage_split(options: StoreOptions, task: SplitTask) -> list[Staged]:
+def stage_split(options: StoreOptions, task: SplitTask) -> list[LakePiece]:
     """What is staged: a file for each queue and hour, none across a multiple of file_rows_max.
 
     Raises DamagedStore.
@@ -108,13 +104,13 @@ def stage_split(options: StoreOptions, task: SplitTask) -> list[Staged]:
     columns = lake_columns(options.properties)
     json_columns = JsonColumns(task.json_schema) if task.json_schema else None
     writer = StagedWriter(task.lake, task.run, json_columns)
-    staged: list[Staged] = []
+    pieces: list[LakePiece] = []
     for key, rows in _queues_in(read_split(options, [_TOPIC, *columns], task.split)):
         for file_range, batches in _file_ranges(
             by_queue.get(key, []), rows.select(columns), task.file_rows_max
         ):
-            staged += [Staged(task.base, piece) for piece in writer.write(file_range, batches)]
-    return staged
+            pieces += writer.write(file_range, batches)
+    return pieces
 
 
 def _queues_in(

@@ -13,7 +13,7 @@ from roquet.pipeline.lake.entries import (
     LakePiece,
     QueueIncarnation,
 )
-from roquet.pipeline.lake.state import LakeState
+from roquet.pipeline.lake.state import LakeSnapshot, LakeState
 from roquet.pipeline.planning import QueueRange
 from tests.support.lake_pieces import QUEUE, piece
 
@@ -23,6 +23,20 @@ def replayed(*entries: list[LakePiece]) -> LakeState:
     for number, added in enumerate(entries, start=1):
         state.apply(LakeEntry(ENTRY_VERSION, number, 0, added))
     return state
+
+
+def test_a_snapshot_is_the_same_state() -> None:
+    state = replayed(
+        [piece(0, 10, incarnation=QueueIncarnation(0, 1000))],
+        [piece(20, 30)],
+        [piece(0, 4, generation=1, incarnation=QueueIncarnation(0, 2000))],
+    )
+    stored = msgspec.json.encode(state.snapshot())
+    again = LakeState.of(msgspec.json.decode(stored, type=LakeSnapshot))
+    assert again.snapshot() == state.snapshot()
+    assert [again.covered(QUEUE, each) for each in (0, 1)] == [[(0, 10), (20, 30)], [(0, 4)]]
+    asked = [QueueRange(QUEUE, 0, 6)], {QUEUE: QueueIncarnation(0, 2000)}
+    assert again.missing(*asked) == state.missing(*asked)
 
 
 def test_only_what_the_lake_lacks_is_wanted() -> None:

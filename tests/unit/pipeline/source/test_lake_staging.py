@@ -16,7 +16,7 @@ from roquet.client.blocking.admin import Admin
 from roquet.client.blocking.producer import Producer
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import DataLoss
-from roquet.pipeline.lake.entries import Staged
+from roquet.pipeline.lake.entries import LakePiece
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.source.lake_staging import StagingReader, StagingSource
@@ -60,9 +60,9 @@ def reader_of(cluster: BlockingCluster, lake: Lake, topic: str, **more: str) -> 
     return reader
 
 
-def stage(reader: StagingReader, start: dict[str, Any], end: dict[str, Any]) -> list[Staged]:
+def stage(reader: StagingReader, start: dict[str, Any], end: dict[str, Any]) -> list[LakePiece]:
     return [
-        msgspec.json.decode(row, type=Staged)
+        msgspec.json.decode(row, type=LakePiece)
         for partition in reader.partitions(start, end)
         for batch in reader.read(partition)
         for row in batch.column(0).to_pylist()

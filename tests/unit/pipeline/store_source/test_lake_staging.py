@@ -82,7 +82,6 @@ def backfilled(lake: Lake, root: Path, **more: str) -> int:
             lake=lake.path,
             run=lake.run,
             file_rows_max=FILE_ROWS_MAX,
-            base=lake.state.entry_number,
             json_schema=None,
         )
         lake.publish(stage_split(options, task))
