@@ -179,6 +179,8 @@ def test_a_write_that_is_run_again_is_not_done_twice(
     options = {"deliveryMode": mode, "writeId": f"{topic}-once"}
     if mode == "transactional":
         options["transactionLog"] = str(tmp_path / "transactions")
+    else:
+        options["idColumn"] = "body"
     frame = numbered(spark, row_count)
     write(frame, place, topic, row_count, **options)
     write(frame, place, topic, row_count, **options)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,8 @@ def small_batches(spark: SparkSession) -> Iterator[None]:
 def mode_options(mode: str, directory: Path) -> dict[str, str]:
     if mode == "transactional":
         return {"deliveryMode": mode, "transactionLog": str(directory / "transactions")}
+    if mode == "idempotent":
+        return {"deliveryMode": mode, "idColumn": "body"}
     return {"deliveryMode": mode}
 
 
@@ -101,6 +104,7 @@ def test_every_column_comes_back(spark: SparkSession, cluster: BlockingCluster) 
         assert len({row.msgId for row in found}) == len(found)
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_rows_of_an_order_key_stay_in_order(spark: SparkSession, cluster: BlockingCluster) -> None:
     topic = cluster.new_topic()
     frame = numbered(spark, topic).withColumn("orderKey", F.expr("concat('key-', int(body) % 10)"))
@@ -117,6 +121,7 @@ def test_rows_of_an_order_key_stay_in_order(spark: SparkSession, cluster: Blocki
     assert [len(each) for each in places.values()] == [1] * 10
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_a_delay_is_kept(spark: SparkSession, cluster: BlockingCluster) -> None:
     topic = cluster.new_topic()
     frame = numbered(spark, topic, 4)
@@ -127,6 +132,7 @@ def test_a_delay_is_kept(spark: SparkSession, cluster: BlockingCluster) -> None:
     wait_until(lambda: numbers(read(spark, cluster, topic)) == [0, 1, 2, 3], 60.0)
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_task_that_fails_half_way_is_tried_again(
@@ -146,6 +152,7 @@ def test_a_task_that_fails_half_way_is_tried_again(
         assert len({row.msgId for row in found}) == ROW_COUNT
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 @pytest.mark.usefixtures("small_batches")
 def test_of_a_transaction_that_fails_nothing_can_be_read(
     spark: SparkSession, cluster: BlockingCluster, tmp_path: Path
@@ -160,7 +167,13 @@ def test_of_a_transaction_that_fails_nothing_can_be_read(
     assert numbers(read(spark, cluster, topic)) == [*range(10)]
 
 
-@pytest.mark.parametrize("mode", ["idempotent", "transactional"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "idempotent",
+        pytest.param("transactional", marks=pytest.mark.full("the same with another mode")),
+    ],
+)
 def test_a_stream_whose_last_batch_is_replayed_writes_each_row_once(
     spark: SparkSession, cluster: BlockingCluster, tmp_path: Path, mode: str
 ) -> None:
@@ -168,10 +181,11 @@ def test_a_stream_whose_last_batch_is_replayed_writes_each_row_once(
     with_workers(lambda: write(numbered(spark, source), cluster))
     checkpoint = tmp_path / "checkpoint"
 
-    def run() -> StreamingQuery:
+    def run(tasks: int = 2) -> StreamingQuery:
         frame = (
             spark.readStream.format("rocketmq")
             .options(nameServer=cluster.name_server, topic=source, startingOffsets="earliest")
+            .option("minPartitions", str(tasks))
             .load()
             .select(F.lit(target).alias("topic"), "body")
         )
@@ -185,15 +199,17 @@ def test_a_stream_whose_last_batch_is_replayed_writes_each_row_once(
 
     finished(run)
     assert numbers(read(spark, cluster, target)) == [*range(ROW_COUNT)]
-    # As if the driver had died before it could note that the batch is over.
+    # As if the driver had died before it could note that the batch is over, and came back with
+    # another plan.
     for committed in (checkpoint / "commits").iterdir():
         committed.unlink()
-    finished(run)
+    finished(partial(run, 5))
     found = read(spark, cluster, target)
     assert numbers(found) == [*range(ROW_COUNT)]
     assert len({row.msgId for row in found}) == ROW_COUNT
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 @pytest.mark.parametrize(
     ("change", "options", "says"),
     [
@@ -218,6 +234,7 @@ def test_wrong_input_is_refused_before_anything_is_sent(
     assert read(spark, cluster, topic) == []
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_nothing_is_overwritten(spark: SparkSession, cluster: BlockingCluster) -> None:
     topic = cluster.new_topic()
     writer = writing(numbered(spark, topic, 10), cluster).mode("overwrite")
@@ -225,6 +242,7 @@ def test_nothing_is_overwritten(spark: SparkSession, cluster: BlockingCluster) -
         with_workers(writer.save)
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_a_bad_row_is_named(spark: SparkSession, cluster: BlockingCluster) -> None:
     topic = cluster.new_topic()
     frame = numbered(spark, topic, 10).coalesce(1)

@@ -103,7 +103,7 @@ def copy(
         query = (
             frame.select(passed.alias("body"))
             .writeStream.format("rocketmq")
-            .options(**target, deliveryMode="idempotent", batchCount="64")
+            .options(**target, deliveryMode="idempotent", idColumn="body", batchCount="64")
             .option("checkpointLocation", str(directory / "copying"))
             .trigger(availableNow=True)
             .start()

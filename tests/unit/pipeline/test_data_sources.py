@@ -16,7 +16,7 @@ def source(**given: str) -> RocketmqDataSource:
 
 
 def test_a_stream_that_is_written_has_a_name_of_its_own() -> None:
-    named = source(deliveryMode="idempotent", writeId="mine")
+    named = source(deliveryMode="idempotent", idColumn="body", writeId="mine")
     named.writer(BODIES, overwrite=False)
     with raises(BadOption, name="writeId"):
         named.streamWriter(BODIES, overwrite=False)

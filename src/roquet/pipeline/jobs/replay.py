@@ -1,8 +1,8 @@
 """`replay`: sends messages of a topic or a lake to a topic, each of them once.
 
-The selection is pinned before, and messages are assigned to tasks and sorted by their location, not
-by how they were read: so an interrupted replay is run again with the same selection and the same
-id, on any number of cores, and what brokers have already is not sent again.
+The selection is pinned before, and messages are identified by their location: so an interrupted
+replay is run again with the same selection and the same id, on any number of cores, and what
+brokers have already is not sent again.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ from roquet.pipeline.selection import Selection, pinned, selected
 
 PREVIEW_ROWS: Final = 5
 
-# Few, so that a low rate does not come in bursts; it must not depend on the rate, because messages
-# of one request are searched for together.
+# Few, so that a low rate does not come in bursts.
 _MESSAGES_A_REQUEST: Final = 20
 _TASKS_MAX: Final = 64
 _GROUP: Final = "roquet-spark-replay"
 _COUNTED: Final = "rows"
+_ID: Final = "id"
 _PLACE: Final = ("topic", "brokerName", "queueId", "queueOffset")
 
 
@@ -105,16 +105,15 @@ def replay(spark: SparkSession, plan: ReplayPlan) -> ReplayReport:
         "deliveryMode": "idempotent",
         "writeId": plan.id,
         "groupId": _GROUP,
-        "batchCount": str(_MESSAGES_A_REQUEST),
+        "idColumn": _ID,
     }
     if plan.rate is not None:
         at_once = min(tasks, spark.sparkContext.defaultParallelism)
+        options["batchCount"] = str(_MESSAGES_A_REQUEST)
         options["maxMessagesPerSecond"] = str(rate_of_task(plan.rate, at_once))
 
     def send() -> int:
         frame = selected(spark, plan.selection)
-        # By location: the same rows in the same order in the same task.
-        # A lake may have two messages of one location, if the topic was created again.
         frame = frame.repartition(tasks, *_PLACE[:3])
         frame = frame.sortWithinPartitions(*_PLACE, "storeTimestamp", "physicalOffset")
         observed = Observation()
@@ -146,6 +145,10 @@ def rate_of_task(rate: int, at_once: int) -> int:
 def sent_frame(frame: DataFrame, *, keeps_order: bool) -> DataFrame:
     """The columns that are sent, without properties that clients and brokers set."""
     columns = [sql.col("body"), sql.col("tags"), sql.col("keys"), sql.col("flag")]
+    # A lake may have two messages of one location, if the topic was created again.
+    columns.append(
+        sql.concat_ws("@", *_PLACE, sql.unix_millis("storeTimestamp"), "physicalOffset").alias(_ID)
+    )
     if "properties" in frame.columns:
         is_map = isinstance(frame.schema["properties"].dataType, MapType)
         kept = _without_reserved if is_map else _text_without_reserved

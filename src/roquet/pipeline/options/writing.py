@@ -6,7 +6,7 @@ from typing import Final
 
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.cluster import ClusterOptions, check_group_option
-from roquet.pipeline.options.declaring import COUNT, SIZE, group, option
+from roquet.pipeline.options.declaring import COUNT, NAMES, SIZE, group, option
 from roquet.settings.options import TEXT, one_of
 
 # What brokers accept in one request by default.
@@ -20,12 +20,12 @@ class DeliveryMode(StrEnum):
     `at_least_once`   All rows are messages when the write succeeds. What a failed task, or a
                       repeated batch, has sent before is stored twice, with different ids. Costs
                       nothing.
-    `idempotent`      The same, and a request that is already stored is not sent again: each row is
-                      one message, however often its task or batch is repeated, as long as the
-                      repetition has the same rows in the same order and the same options. A request
-                      that differs is sent, so no row is ever missing. Messages of a task that
-                      failed for good stay. Costs a query to a broker for each request. Not with
-                      speculative tasks, of which two may check before one sends; not with delays.
+    `idempotent`      The same, and a row that is already stored is not sent again: each row is one
+                      message, however often its task or batch is repeated, with whatever tasks,
+                      order and options. A row is identified by `idColumn` within its batch or
+                      write. Messages of a task that failed for good stay. Costs a query to a broker
+                      for each row. Not with speculative tasks, of which two may check before one
+                      sends; not with delays.
     `transactional`   All rows of a batch become readable, or none. Rows are sent one by one as half
                       messages, until the driver ends them: two requests per row, and a file for
                       each batch in the directory `transactionLog`. Not with order keys or delays.
@@ -47,6 +47,13 @@ class WriteOptions:
         one_of(DeliveryMode, ignore_case=True),
         "what the repetition of a task or batch results in; see below",
         DeliveryMode.AT_LEAST_ONCE,
+    )
+    id_columns: tuple[str, ...] | None = option(
+        "idColumn",
+        NAMES,
+        "the column, or the columns, whose values identify a row of a batch;"
+        " required for `idempotent`",
+        None,
     )
     write_id: str | None = option(
         "writeId",
@@ -94,5 +101,14 @@ class WriteOptions:
             raise BadOption("transactionLog", "required for deliveryMode 'transactional'")
         if not is_transactional and self.transaction_log is not None:
             raise BadOption("transactionLog", "only for deliveryMode 'transactional'")
+        is_idempotent = self.delivery_mode is DeliveryMode.IDEMPOTENT
+        if is_idempotent and self.id_columns is None:
+            raise BadOption(
+                "idColumn",
+                "required for deliveryMode 'idempotent': name the columns that identify a row, such"
+                " as 'brokerName,queueId,queueOffset' for rows of one topic",
+            )
+        if not is_idempotent and self.id_columns is not None:
+            raise BadOption("idColumn", "only for deliveryMode 'idempotent'")
         if self.write_id is not None and self.delivery_mode is DeliveryMode.AT_LEAST_ONCE:
             raise BadOption("writeId", "not supported with deliveryMode 'at_least_once'")

@@ -10,6 +10,7 @@
     properties   map<string,string>, or string as stored
     flag         int, for applications
 
+Columns of the option `idColumn` are strings, binary or whole numbers; they need not be of these.
 `delay` as a bare number is refused: it could mean seconds, milliseconds or a level.
 """
 
@@ -35,6 +36,7 @@ from pyspark.sql.types import (
 from roquet.pipeline.errors import BadSchema
 from roquet.pipeline.options.writing import DeliveryMode, WriteOptions
 
+_ID_EXPECTED: Final = "it has to be a string, binary or a whole number"
 _WHOLE: Final = (ByteType, ShortType, IntegerType)
 
 
@@ -57,6 +59,10 @@ def _is_keys(kind: DataType) -> bool:
 
 def _is_order_key(kind: DataType) -> bool:
     return _is_text(kind) or isinstance(kind, (*_WHOLE, LongType))
+
+
+def _is_id(kind: DataType) -> bool:
+    return _is_order_key(kind) or isinstance(kind, BinaryType)
 
 
 def _is_delay(kind: DataType) -> bool:
@@ -100,8 +106,16 @@ _REFUSED_IN: Final = {
 def check_columns(schema: StructType, options: WriteOptions) -> None:
     """Raises BadSchema, which names the column."""
     names = schema.fieldNames()
+    identifying = options.id_columns or ()
+    for name in identifying:
+        if name not in names:
+            raise BadSchema(f"no column {name!r}, which the option 'idColumn' names")
+        if not _is_id(schema[name].dataType):
+            kind = schema[name].dataType.simpleString()
+            raise BadSchema(f"column {name!r} identifies rows: {_ID_EXPECTED}, not {kind}")
     for field in schema.fields:
-        _check_column(field.name, field.dataType, options.delivery_mode)
+        if field.name in _COLUMNS or field.name not in identifying:
+            _check_column(field.name, field.dataType, options.delivery_mode)
         if names.count(field.name) > 1:
             raise BadSchema(f"duplicate column {field.name!r}")
     if "body" not in names:

@@ -1,9 +1,10 @@
 """Sends requests, several at a time, with retries until brokers have them or time is up.
 
-With `checks_first` every attempt starts with a query: all brokers of the topic are asked for the
-first message of the request, and if one has it the request is stored. All of them are asked,
-because an earlier attempt may have gone elsewhere: routes change, and a broker that fails is
-skipped. An unreachable broker is waited for.
+With `checks_first` all brokers of the topic are asked for each row before it is sent, and what one
+of them has is left out. After an attempt without an answer they are asked for the first row alone:
+a request is stored whole or not at all. All of them are asked, because an earlier attempt may have
+gone elsewhere: routes change, and a broker that fails is skipped. An unreachable broker is waited
+for.
 """
 
 import asyncio
@@ -30,6 +31,8 @@ T = TypeVar("T")
 
 _PAUSE_S_FIRST: Final = 0.1
 _PAUSE_S_MAX: Final = 5.0
+# Rows of one request that are asked for at the same time.
+_QUERIES_IN_FLIGHT: Final = 16
 
 
 class SendTimeouts(NamedTuple):
@@ -128,10 +131,6 @@ class RateLimit:
         self._rate = messages_per_second
         self._free_s = 0.0
 
-    @property
-    def has_limit(self) -> bool:
-        return self._rate is not None
-
     async def admit(self, message_count: int) -> None:
         """Returns when they may be sent, in the order of the calls."""
         if self._rate is None:
@@ -168,35 +167,38 @@ class Deliverer:
 
     async def _deliver_in_order(self, group: Sequence[SendRequest]) -> None:
         for request in group:
-            self._turn += 1
-            await self._wait_for_turn(request)
-            await attempted(partial(self._attempt, request, self._turn), self._timeouts)
+            missing = await self._missing_rows(request) if self._checks_first else request
+            if missing is not None:
+                self._turn += 1
+                # Apart from the attempts, whose timeouts are about brokers.
+                await self._rate_limit.admit(missing.message_count)
+                await attempted(partial(self._attempt, missing, self._turn), self._timeouts)
 
-    async def _wait_for_turn(self, request: SendRequest) -> None:
-        """Apart from the attempts, whose timeouts are about brokers."""
-        if not self._rate_limit.has_limit:
-            return
+    async def _missing_rows(self, request: SendRequest) -> SendRequest | None:
+        """The request without what is stored."""
+        stored: set[str] = set()
 
-        async def look(_count: int) -> bool:
-            queues = await self._producer.queues(request.topic, timeout_s=self._timeouts.request_s)
-            return await is_stored_anywhere(
-                self._producer, queues, request.first_id, self._timeouts
-            )
+        async def look(message_id: str) -> None:
+            async def ask(_count: int) -> bool:
+                topic, timeout_s = request.topic, self._timeouts.request_s
+                queues = await self._producer.queues(topic, timeout_s=timeout_s)
+                return await is_stored_anywhere(self._producer, queues, message_id, self._timeouts)
 
-        # What is stored already does not count.
-        if not (self._checks_first and await attempted(look, self._timeouts)):
-            await self._rate_limit.admit(request.message_count)
+            if await attempted(ask, self._timeouts):
+                stored.add(message_id)
+
+        await in_parallel((partial(look, row.id) for row in request.rows), _QUERIES_IN_FLIGHT)
+        if stored:
+            log.info("already stored: %d of %d rows", len(stored), request.message_count)
+        return request.without(stored)
 
     async def _attempt(self, request: SendRequest, turn: int, count: int) -> None:
         queue = request.queue
         if self._checks_first:
             queues = await self._producer.queues(request.topic, timeout_s=self._timeouts.request_s)
-            if await is_stored_anywhere(self._producer, queues, request.first_id, self._timeouts):
-                log.info(
-                    "already stored: %d messages from id %s on",
-                    request.message_count,
-                    request.first_id,
-                )
+            if count and await is_stored_anywhere(
+                self._producer, queues, request.first_id, self._timeouts
+            ):
                 return
             # A fixed queue is tried once; the next attempt checks again.
             queue = queue or queues[(turn + count) % len(queues)]

@@ -1,18 +1,18 @@
 """Send requests: the rows of each as its body, and the ids of their messages.
 
     id of a message   80 bits of the request | 32 bits: 0 | 16 bits: number in the request
+    by identity       80 bits of the row     | 32 bits: 0 | 16 bits of the row
 
 It has the form of other ids, whose third part is the time of the month: tools search for messages
 from there on, and so find these from the start of the month.
 
-A request is identified by its write, batch, partition, number and content. All of that is the same
-when a task or batch is repeated with the same rows and options, so a request that a broker already
-has is recognised by the id of its first message: brokers store a request whole or not at all. With
-another content it is another request: rows may then be stored twice, but none is missing.
+A row with an identity has the same id whenever its batch is repeated, in whatever task and request:
+a message that a broker already has is recognised by it. Brokers store a request whole or not at
+all, so of one that was sent without an answer, the first message tells.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 import numpy as np
@@ -22,7 +22,7 @@ import pyarrow as pa
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadRow
 from roquet.pipeline.options.writing import REQUEST_SIZE_MAX
-from roquet.pipeline.sink.rows import Rows, Share, encodable, row_error
+from roquet.pipeline.sink.rows import Rows, Share, encodable, identities, row_error
 from roquet.protocol.messages.message import Property
 from roquet.protocol.record_columns import (
     BadProperty,
@@ -43,14 +43,41 @@ _ID_SIZE: Final = len(_PLACEHOLDER)
 _COLUMNS: Final = {Property.TAGS: "tags", Property.KEYS: "keys"}
 
 
+class EncodedRow(NamedTuple):
+    """A message in the body of a request, which ends before `end`."""
+
+    id: str
+    end: int
+
+
 class SendRequest(NamedTuple):
-    """One request. Without a queue, any queue of the topic."""
+    """One request. Without a queue, any queue of the topic; `rows` only if they have identities."""
 
     topic: str
     queue: QueueRef | None
     body: bytes
     message_count: int
     first_id: str
+    rows: tuple[EncodedRow, ...] = ()
+
+    def without(self, ids: Collection[str]) -> "SendRequest | None":
+        """The request without the rows of these ids; None if it has no others."""
+        if not ids:
+            return self
+        parts: list[bytes] = []
+        rows: list[EncodedRow] = []
+        size = start = 0
+        for row in self.rows:
+            if row.id not in ids:
+                parts.append(self.body[start : row.end])
+                size += row.end - start
+                rows.append(EncodedRow(row.id, size))
+            start = row.end
+        if not rows:
+            return None
+        return self._replace(
+            body=b"".join(parts), message_count=len(rows), first_id=rows[0].id, rows=tuple(rows)
+        )
 
 
 class RequestLimits(NamedTuple):
@@ -79,14 +106,31 @@ class TaskId(NamedTuple):
         digest.update(content)
         return digest.hexdigest().upper() + _NO_TIME
 
+    def row_id(self, topic: str, identity: bytes) -> str:
+        """The id of a message: the same in every task of the batch."""
+        digest = hashlib.blake2b(digest_size=_REQUEST_ID_SIZE + _NUMBER_SIZE // 2)
+        for part in (self.write_id, self.batch_id, topic):
+            digest.update(f"{part}\n".encode())
+        digest.update(identity)
+        text = digest.hexdigest().upper()
+        return f"{text[:-_NUMBER_SIZE]}{_NO_TIME}{text[-_NUMBER_SIZE:]}"
+
 
 @final
 class RequestBuilder:
     """Makes the requests of one task, one Arrow batch after the other."""
 
-    def __init__(self, task: TaskId, limits: RequestLimits, extra: Mapping[str, str]) -> None:
-        """`extra` are properties that all messages get."""
+    def __init__(
+        self,
+        task: TaskId,
+        limits: RequestLimits,
+        extra: Mapping[str, str],
+        id_columns: Sequence[str] = (),
+    ) -> None:
+        """`extra` are properties that all messages get, `id_columns` identify rows."""
         self._task = task
+        self._id_columns = id_columns
+        self._identities: Sequence[bytes] = ()
         self._limits = limits
         self._extra = {name: value for name, value in extra.items() if value}
         # Bytes after the id in a message: each property has two separators.
@@ -101,6 +145,8 @@ class RequestBuilder:
     ) -> Iterator[SendRequest]:
         """`first_row` is the number of the first of `rows` in the partition. Raises BadRow."""
         self._first_row = first_row
+        if self._id_columns:
+            self._identities = identities(rows, self._id_columns, self._task.place, first_row)
         for share in shares:
             mine = encodable(rows, share)
             for batch in self._encoded(mine, share):
@@ -114,6 +160,8 @@ class RequestBuilder:
             pass
 
     def _request(self, share: Share, batch: EncodedBatch) -> SendRequest:
+        if self._id_columns:
+            return self._identified_request(share, batch)
         stem = self._task.request_id(self.request_count, share.topic, batch.body)
         self.request_count += 1
         ids = np.empty((batch.row_count, _ID_SIZE), np.uint8)
@@ -122,6 +170,28 @@ class RequestBuilder:
         body = _with_ids(batch, ids, self._size_after_id)
         return SendRequest(
             share.topic, share.queue, body, batch.row_count, ids[0].tobytes().decode()
+        )
+
+    def _identified_request(self, share: Share, batch: EncodedBatch) -> SendRequest:
+        self.request_count += 1
+        chosen = share.rows[batch.first_row : batch.first_row + batch.row_count].tolist()
+        texts = [self._task.row_id(share.topic, self._identities[row]) for row in chosen]
+        if len(set(texts)) != len(texts):
+            again = next(each for each in range(len(texts)) if texts[each] in texts[:each])
+            raise self._bad(
+                share,
+                batch.first_row + again,
+                ",".join(self._id_columns),
+                "another row of the batch has the same value, and it identifies rows",
+            )
+        ids = np.frombuffer("".join(texts).encode(), np.uint8).reshape(-1, _ID_SIZE)
+        return SendRequest(
+            share.topic,
+            share.queue,
+            _with_ids(batch, ids, self._size_after_id),
+            batch.row_count,
+            texts[0],
+            tuple(map(EncodedRow, texts, batch.ends.tolist())),
         )
 
     def _encoded(self, rows: pa.RecordBatch, share: Share) -> Iterator[EncodedBatch]:

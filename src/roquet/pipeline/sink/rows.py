@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -77,6 +78,20 @@ def checked_rows(
     if "properties" in columns:
         _check_names(columns["properties"], fail)
     return pa.RecordBatch.from_pydict(columns)
+
+
+def identities(
+    rows: pa.RecordBatch, names: Sequence[str], place: str, first_row: int
+) -> list[bytes]:
+    """What identifies each row, by the columns with these names. Raises BadRow."""
+    for name in names:
+        missing = np.flatnonzero(np.asarray(rows.column(name).is_null()))
+        if missing.size:
+            raise row_error(
+                place, first_row + int(missing[0]), name, "null, and it identifies the row"
+            )
+    values = zip(*(rows.column(name).to_pylist() for name in names), strict=True)
+    return [msgspec.json.encode(each) for each in values]
 
 
 def grouped(rows: pa.RecordBatch, queues_of: QueuesOf) -> GroupedRows:

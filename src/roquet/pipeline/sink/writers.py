@@ -158,7 +158,8 @@ def _send(
     queues = _QueueLists(sending, options)
     namespace = options.cluster.namespace
     extra = {} if namespace is None else {Property.INSTANCE_ID: namespace}
-    builder = RequestBuilder(task, RequestLimits(options.batch_size, options.batch_count), extra)
+    limits = RequestLimits(options.batch_size, options.batch_count)
+    builder = RequestBuilder(task, limits, extra, options.id_columns or ())
     rate_limit = RateLimit(options.max_messages_per_second)
     first_row = 0
     with ThreadPoolExecutor(1) as sender:

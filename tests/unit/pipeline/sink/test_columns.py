@@ -23,7 +23,7 @@ from roquet.pipeline.sink.columns import check_columns
 
 TEXT = StringType()
 INT = IntegerType()
-IDEMPOTENT = {"deliveryMode": "idempotent"}
+IDEMPOTENT = {"deliveryMode": "idempotent", "idColumn": "body"}
 TRANSACTIONAL = {"deliveryMode": "transactional", "transactionLog": "log"}
 
 
@@ -69,6 +69,9 @@ def test_a_column_of_its_type_can_be_written(name: str, kind: DataType) -> None:
         ({"delay": TEXT, "delayLevel": INT}, {}, "not both"),
         ({"properties": MapType(TEXT, INT)}, {}, "'properties'"),
         ({"delay": TEXT}, IDEMPOTENT, "'delay' cannot be written with deliveryMode 'idempotent'"),
+        ({}, IDEMPOTENT | {"idColumn": "id"}, "no column 'id', which the option 'idColumn' names"),
+        ({"id": MapType(TEXT, INT)}, IDEMPOTENT | {"idColumn": "id"}, "'id' identifies rows"),
+        ({"id": TEXT, "more": TEXT}, IDEMPOTENT | {"idColumn": "id"}, "no column 'more'"),
         ({"orderKey": TEXT}, TRANSACTIONAL, "'orderKey' cannot be written"),
     ],
 )

@@ -1,5 +1,6 @@
 """Requests: cut the same way each time, known by what is in them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -103,6 +104,41 @@ def test_pieces_that_are_cut_otherwise_are_other_pieces() -> None:
     one_way = cut(body=["x"] * 20)
     other_way = cut(limits=RequestLimits(1000, 20), body=["x"] * 20)
     assert set(ids(one_way)).isdisjoint(ids(other_way))
+
+
+def test_rows_with_an_identity_have_the_same_ids_in_every_task_and_request() -> None:
+    def found(task: TaskId, limits: RequestLimits, numbers: Sequence[int]) -> dict[int, str]:
+        rows = pa.RecordBatch.from_pydict({"body": list(map(str, numbers)), "id": numbers})
+        batch = checked_rows(rows, "orders", task.place, 0)
+        builder = RequestBuilder(task, limits, {"MARK": "x"}, ["id"])
+        requests = list(builder.requests(batch, grouped(batch, queues).shares, 0))
+        assert ids(requests) == [row.id for request in requests for row in request.rows]
+        sent = [message for request in requests for message in messages(request)]
+        return {int(body): properties["UNIQ_KEY"] for body, properties in sent}
+
+    once = found(TASK, LIMITS, range(30))
+    assert len(set(once.values())) == 30
+    assert {parse_unique_id(each).month_ms for each in once.values()} == {0}
+    again = found(TASK._replace(partition=9), RequestLimits(9999, 7), range(29, -1, -1))
+    assert again == once
+    assert set(found(TASK._replace(batch_id=8), LIMITS, range(30)).values()).isdisjoint(
+        once.values()
+    )
+
+
+def test_a_request_without_what_is_stored_has_the_others_in_order() -> None:
+    rows = pa.RecordBatch.from_pydict({"body": list("abcde"), "id": list("abcde")})
+    batch = checked_rows(rows, "orders", TASK.place, 0)
+    builder = RequestBuilder(TASK, LIMITS, {}, ["id"])
+    (request,) = builder.requests(batch, grouped(batch, queues).shares, 0)
+    stored = [request.rows[each].id for each in (0, 3)]
+    left = request.without(stored)
+    assert left is not None
+    assert [body for body, _ in messages(left)] == [b"b", b"c", b"e"]
+    assert ids([left]) == [row.id for row in left.rows] == [left.first_id, *ids([left])[1:]]
+    assert left.without([left.first_id]) == request.without([*stored, request.rows[1].id])
+    assert request.without([row.id for row in request.rows]) is None
+    assert request.without(()) is request
 
 
 def test_a_row_that_is_too_large_for_a_batch_is_alone() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
+from random import Random
 from threading import Thread, Timer
 from typing import Any
 
@@ -198,11 +199,14 @@ def test_a_namespace_is_kept(cluster: BlockingCluster) -> None:
 # Idempotent.
 
 
+IDEMPOTENT = {"deliveryMode": "idempotent", "idColumn": "body"}
+
+
 @pytest.mark.slow
 def test_a_task_that_is_tried_again_sends_what_is_missing(
     cluster: BlockingCluster, topic: str
 ) -> None:
-    given = options(cluster, deliveryMode="idempotent", batchCount="10")
+    given = options(cluster, **IDEMPOTENT, batchCount="10")
     parts = [numbered(topic, 100, first) for first in (0, 100, 200)]
     with pytest.raises(TaskFailed):
         write_rows(given, FIRST, failing(*parts[:2]))
@@ -217,14 +221,32 @@ def test_a_task_that_is_tried_again_sends_what_is_missing(
 
 
 @pytest.mark.slow
-def test_what_differs_from_what_was_sent_is_not_missing(
+def test_a_batch_that_is_repeated_with_another_plan_sends_each_row_once(
     cluster: BlockingCluster, topic: str
 ) -> None:
-    given = options(cluster, deliveryMode="idempotent", batchCount="10")
-    write_rows(given, FIRST, iter([numbered(topic, 100)]))
-    others = options(cluster, deliveryMode="idempotent", batchCount="13")
-    write_rows(others, SECOND, iter([numbered(topic, 100, 50)]))
-    assert set(bodies(stored(cluster, topic))) == {*range(150)}
+    write_rows(options(cluster, **IDEMPOTENT, batchCount="10"), FIRST, iter([numbered(topic, 100)]))
+    # More rows, in another order, cut otherwise, in two tasks.
+    given = options(cluster, **IDEMPOTENT, batchCount="13")
+    shuffled = numbered(topic, 150).take(pa.array(Random(3).sample(range(150), 150)))
+    for partition, rows in enumerate([shuffled.slice(0, 40), shuffled.slice(40)]):
+        attempt = FIRST._replace(task=FIRST.task._replace(partition=partition))
+        write_rows(given, attempt, iter([rows]))
+    assert bodies(stored(cluster, topic)) == [*range(150)]
+    # Another batch is another one.
+    later = FIRST._replace(task=FIRST.task._replace(batch_id=FIRST.task.batch_id + 1))
+    write_rows(given, later, iter([numbered(topic, 10)]))
+    assert len(stored(cluster, topic)) == 160
+
+
+def test_a_row_without_an_identity_or_with_that_of_another_is_refused(
+    cluster: BlockingCluster, topic: str
+) -> None:
+    given = options(cluster, deliveryMode="idempotent", idColumn="topic,number")
+    for numbers, says in (([1, None], "row 1 .* 'number': null"), ([7, 7], "row 1 .* same value")):
+        rows = batch(topic=[topic] * 2, body=["a", "b"], number=pa.array(numbers, pa.int64()))
+        with pytest.raises(BadRow, match=says):
+            write_rows(given, FIRST, iter([rows]))
+    assert stored(cluster, topic) == []
 
 
 def test_a_message_that_is_not_by_the_sink_does_no_harm(
@@ -232,7 +254,7 @@ def test_a_message_that_is_not_by_the_sink_does_no_harm(
 ) -> None:
     with Producer(cluster.name_server, "g") as producer:
         producer.send(Message(topic, b"100"))
-    given = options(cluster, deliveryMode="idempotent")
+    given = options(cluster, **IDEMPOTENT)
     write_rows(given, FIRST, iter([numbered(topic, 10)]))
     assert bodies(stored(cluster, topic)) == [*range(10), 100]
 
