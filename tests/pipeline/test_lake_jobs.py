@@ -164,6 +164,7 @@ def _kill_while_it_joins(lake: Path) -> None:
     assert not stdout or json.loads(stdout)["is_complete"], stderr
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_a_topic_without_messages_makes_a_lake_without_files(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
@@ -176,6 +177,7 @@ def test_a_topic_without_messages_makes_a_lake_without_files(
     assert found_by_arrow(tmp_path / "lake") == sent
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_what_a_task_finds_wrong_is_reported_in_one_line_and_nothing_is_changed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -191,6 +193,7 @@ def test_what_a_task_finds_wrong_is_reported_in_one_line_and_nothing_is_changed(
     assert sorted((tmp_path / "lake").glob("**/*.parquet")) == paths
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_a_lake_can_be_a_table_of_delta(spark: SparkSession, shop: Shop, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     sent = shop.send(*numbered(0, 100))

@@ -95,6 +95,7 @@ def test_messages_of_a_topic_become_lines_of_json(
     assert report["files"] >= 1
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_messages_of_a_lake_become_csv_with_bodies_in_base64(
     command: JobCommands, lake: Path, tmp_path: Path
 ) -> None:
@@ -108,6 +109,7 @@ def test_messages_of_a_lake_become_csv_with_bodies_in_base64(
     assert report["messages"] == 2
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_what_is_no_text_is_shown_as_such(command: JobCommands, lake: Path, tmp_path: Path) -> None:
     chosen = ("--key", "key-7", "--body", "text", "--columns", "body")
     command.json("export", "--lake", lake, *chosen, "--to", tmp_path / "f", "--format=json")
@@ -115,6 +117,7 @@ def test_what_is_no_text_is_shown_as_such(command: JobCommands, lake: Path, tmp_
     assert json.loads(line)["body"] == "�\x007"
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_a_topic_as_parquet_is_the_lake_as_parquet(
     command: JobCommands, shop: BlockingCluster, lake: Path, tmp_path: Path
 ) -> None:
@@ -141,6 +144,7 @@ def test_a_directory_that_is_there_is_not_touched(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_a_bad_condition_is_one_line_and_leaves_nothing(
     command: JobCommands, lake: Path, tmp_path: Path
 ) -> None:

@@ -135,6 +135,7 @@ def test_a_topic_without_messages_is_a_dataframe_without_rows(read: Read) -> Non
     assert read().collect() == []
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_tags_with_equal_hashes_are_distinguished(
     read: Read, producer: Producer, topic: str
 ) -> None:
@@ -156,6 +157,7 @@ def test_a_schema_that_names_some_columns_gets_those(
     assert [(row.tags, bytes(row.body)) for row in frame.collect()] == [("a", b"one")]
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_properties_are_a_map_a_text_or_nothing(read: Read, producer: Producer, topic: str) -> None:
     producer.send(Message(topic, b"one", properties={"price": "3"}))
     assert read().first().properties["price"] == "3"  # type: ignore[union-attr]
@@ -163,6 +165,7 @@ def test_properties_are_a_map_a_text_or_nothing(read: Read, producer: Producer, 
     assert "properties" not in read(properties="none").columns
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_a_range_is_given_by_offsets(read: Read, producer: Producer, topic: str) -> None:
     queue = QueueRef(topic, "broker-a", 1)
     for number in range(10):
@@ -172,6 +175,7 @@ def test_a_range_is_given_by_offsets(read: Read, producer: Producer, topic: str)
     assert bodies(read(startingOffsets=start, endingOffsets=end)) == [b"3", b"4", b"5", b"6"]
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_a_range_is_given_by_times(
     read: Read, cluster: BlockingCluster, producer: Producer, topic: str
 ) -> None:
@@ -183,6 +187,7 @@ def test_a_range_is_given_by_times(
     assert bodies(read(endingTimestamp=middle.isoformat())) == [b"early"]
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_a_range_starts_where_a_group_is(
     read: Read, producer: Producer, reader: TopicReader, topic: str
 ) -> None:
@@ -204,6 +209,7 @@ def test_sql_alone_is_enough(
     assert spark.sql("SELECT tags FROM orders").collect() == [Row(tags="a")]
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -256,6 +262,7 @@ def test_a_stream_reads_everything_once_over_restarts(
     assert len({(row.queueId, row.queueOffset) for row in rows}) == 110
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_tools_see_how_far_a_query_is(
     stream: Stream, cluster: BlockingCluster, producer: Producer, topic: str, tmp_path: Path
 ) -> None:
@@ -267,6 +274,7 @@ def test_tools_see_how_far_a_query_is(
     assert sum(each.consumer_offset or 0 for each in queues) == 30
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_queues_that_appear_later_are_read_from_their_first_message(
     stream: Stream, cluster: BlockingCluster, producer: Producer, topic: str, tmp_path: Path
 ) -> None:
@@ -280,6 +288,7 @@ def test_queues_that_appear_later_are_read_from_their_first_message(
     assert [bytes(row.body) for batch in rows for row in batch] == [b"new"]
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_a_topic_that_was_created_again_is_noticed(
     stream: Stream, cluster: BlockingCluster, producer: Producer, topic: str, tmp_path: Path
 ) -> None:

@@ -83,6 +83,7 @@ def test_stores_of_apache_are_read_as_their_queues_are(
     assert rows(frame(spark, root, topics=",".join(topics))) == expected
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_ghosts_are_rows_only_if_all_is_asked_for(
     spark: SparkSession, tmp_path: Path, store: MessageStore
 ) -> None:
@@ -95,6 +96,7 @@ def test_ghosts_are_rows_only_if_all_is_asked_for(
     assert count(frame(spark, tmp_path, topic="TopicA", include="all")) == 15
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_counts_over_a_live_store_repeat(
     spark: SparkSession, tmp_path: Path, store: MessageStore
 ) -> None:
@@ -110,6 +112,7 @@ def test_counts_over_a_live_store_repeat(
     assert count(frame(spark, tmp_path, topic="TopicA")) == 40
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_damage_fails_the_query_or_is_skipped(
     spark: SparkSession, tmp_path: Path, store: MessageStore
 ) -> None:
@@ -121,6 +124,7 @@ def test_damage_fails_the_query_or_is_skipped(
     assert count(frame(spark, tmp_path, topic="TopicA", onDamage="skip")) == 49
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_a_subset_of_the_columns_can_be_asked_for(
     spark: SparkSession, tmp_path: Path, store: MessageStore
 ) -> None:
@@ -130,6 +134,7 @@ def test_a_subset_of_the_columns_can_be_asked_for(
     assert [(row.body, row.tags) for row in found] == [(b"one", "Aa")]
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 def test_a_topic_without_messages_in_time_is_an_empty_frame(
     spark: SparkSession, tmp_path: Path, store: MessageStore
 ) -> None:
@@ -154,6 +159,7 @@ def test_sql_alone_finds_the_format_without_registering_it(
     assert tuple(row) == (5, 4)
 
 
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 @pytest.mark.parametrize(
     ("options", "text"),
     [
