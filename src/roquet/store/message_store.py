@@ -266,7 +266,12 @@ class MessageStore:
             return 0
         max_offset = self._max_offset(queue)
         found = fast_offset_by_time(
-            queue, self._log, max_offset, timestamp, is_upper=boundary is Boundary.UPPER
+            queue,
+            self._log,
+            max_offset,
+            timestamp,
+            is_upper=boundary is Boundary.UPPER,
+            fresh_from=self._reader.fresh_from,
         )
         if found is not None:
             return found
@@ -311,7 +316,7 @@ class MessageStore:
             return QueryResult([], 0, 0)
         self.file_keys()
         wanted = KeyQuery(topic, key, min(count_max, self._config.query_count_max), begin, end)
-        return messages_with_key(self._index, self._log, wanted, self.record_at)
+        return messages_with_key(self._index, self._log, wanted, self.readable_end)
 
     def records(self, topic: str, queue_id: int, offset: int) -> Iterator[tuple[int, bytes]]:
         """Each record of a queue from `offset` on, with its physical offset.

@@ -313,12 +313,9 @@ class QueryResult(NamedTuple):
 
 
 def messages_with_key(
-    index: KeyIndex, log: CommitLog, query: KeyQuery, record_at: Callable[[int], bytes]
+    index: KeyIndex, log: CommitLog, query: KeyQuery, readable_end: int
 ) -> QueryResult:
-    """The newest ones, in the order of the log.
-
-    `record_at` raises BadRecord for what may not be read yet.
-    """
+    """The newest ones, in the order of the log, of those that may be read."""
     topic, key = query.topic.encode(), query.key.encode()
     found: dict[int, bytes] = {}
     for physical_offset in index.find(
@@ -327,10 +324,11 @@ def messages_with_key(
         if len(found) >= query.count_max:
             break
         try:
-            if has_key(log.record_at(physical_offset), topic, key):
-                found[physical_offset] = record_at(physical_offset)
+            record = log.record_at(physical_offset)
         except BadRecord:
             continue
+        if physical_offset + record.size <= readable_end and has_key(record, topic, key):
+            found[physical_offset] = log.bytes_at(physical_offset, record.size) or b""
     last = index.last
     return QueryResult(
         [found[each] for each in sorted(found)], last.end_timestamp, last.end_physical_offset

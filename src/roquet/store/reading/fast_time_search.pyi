@@ -7,4 +7,5 @@ def fast_offset_by_time(
     timestamp: int,
     *,
     is_upper: bool,
+    fresh_from: int,
 ) -> int | None: ...

@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False
 """The search of `offset_by_time` in queue_reading.py, for a queue without gaps.
 
-Each message that is looked at has an entry, and a record there with a correct checksum. If one has
-not, the search is left to the slow path, which goes on to the next that can be read.
+Each message that is looked at has an entry, and a record there with a correct checksum, unless this
+process wrote it moments ago. If one has not, the search is left to the slow path, which goes on to the next that can be read.
 """
 
 cimport cython
@@ -32,8 +32,12 @@ def fast_offset_by_time(
     int64_t timestamp,
     *,
     bint is_upper,
+    int64_t fresh_from,
 ):
-    """The offset; None if the slow path has to search."""
+    """The offset; None if the slow path has to search.
+
+    Records from `fresh_from` on are not compared with their checksums.
+    """
     cdef _View entries = _View(queue.files, max_offset * ENTRY_SIZE)
     cdef _View records = _View(log.files, log.end)
     cdef int64_t low = queue.min_offset
@@ -42,7 +46,7 @@ def fast_offset_by_time(
     try:
         while low < high:
             middle = (low + high) // 2
-            found = _store_time(entries, records, middle)
+            found = _store_time(entries, records, middle, fresh_from)
             if found == _NO_TIME:
                 return None
             if found > timestamp or (found == timestamp and not is_upper):
@@ -58,7 +62,9 @@ def fast_offset_by_time(
     return max(low - 1, queue.min_offset) if is_upper else low
 
 
-cdef int64_t _store_time(_View entries, _View records, int64_t offset) except -2:
+cdef int64_t _store_time(
+    _View entries, _View records, int64_t offset, int64_t fresh_from
+) except -2:
     cdef Span entry = entries.bytes_from(offset * ENTRY_SIZE)
     cdef Span place
     cdef RecordParts record
@@ -73,7 +79,7 @@ cdef int64_t _store_time(_View entries, _View records, int64_t offset) except -2
         or not has_common_layout(record.start)
         or get_int64(record.start + PHYSICAL_OFFSET_AT) != physical_offset
         or not ends_in_checksum(&record)
-        or not has_right_checksum(&record)
+        or not (physical_offset >= fresh_from or has_right_checksum(&record))
     ):
         return _NO_TIME
     return max(_NO_TIME, store_timestamp_of(&record))

@@ -144,16 +144,20 @@ class MessageReader:
             gathering.limit(*(self._bounds_on_disk if is_old else self._bounds_in_memory))
         return gathering
 
-    def _take_common(self, gathering: Gathering, file: MappedFile) -> bool:
+    @property
+    def fresh_from(self) -> int:
+        """Records from there on need no check: this process wrote them moments ago."""
         log = self._log
-        end = log.end
+        return max(log.end - FRESH_SIZE, log.written_from)
+
+    def _take_common(self, gathering: Gathering, file: MappedFile) -> bool:
         return gathering.take_common(
             file.mapping,
             file.start,
-            end,
+            self._log.end,
             file.is_verified,
             file.must_have_checksums,
-            max(end - FRESH_SIZE, log.written_from) if self._check_reads else 0,
+            self.fresh_from if self._check_reads else 0,
         )
 
     def _collect(
