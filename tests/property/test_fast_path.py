@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -210,11 +211,13 @@ def streams(draw: st.DrawFn) -> list[Event]:
 def first_sends() -> bytes:
     """The fast path goes where there is a queue, and finds what is in it."""
     tags = "red", "blue", "first", "x"
+    waiting = "DELAY\x011", "TRAN_MSG\x01true"
     return b"".join(
-        frame_of(command(310, send_fields(topic, queue_id, f"TAGS\x01{tag}"), 5), b"first")
-        for tag in tags
-        for topic in TOPICS
-        for queue_id in QUEUE_IDS
+        frame_of(command(310, send_fields(topic, queue_id, text), 5), b"first")
+        for topic, queue_id, text in (
+            *product(TOPICS, QUEUE_IDS, [f"TAGS\x01{tag}" for tag in tags]),
+            *product(TOPICS[:1], QUEUE_IDS[:1], waiting),
+        )
     )
 
 
@@ -227,6 +230,7 @@ class Outcome(NamedTuple):
     offsets: bytes
     change_counts: tuple[int, int, int]
     statistics: dict[str, object]
+    waiting: tuple[object, ...]
     sleepers: int
     parked: list[int]
 
@@ -268,6 +272,11 @@ def outcome_of(twin: Twin) -> Outcome:
                 for key, each in table.items()
             },
         },
+        (
+            list(broker.waiting.delays.waiting()),
+            broker.waiting.delays.next_due_ms,
+            broker.waiting.pending_halves.progress,
+        ),
         twin.bed.sleeper_count,
         [each.connection.deferred_count for each in twin.clients],
     )

@@ -164,9 +164,11 @@ class BrokerBed:
         self._deadlines = DeadlineSweep(self.clock)
         self._ports = count(50_000)
 
-    def connect(self, limits: ConnectionLimits = DEFAULT_LIMITS) -> BedClient:
+    def connect(
+        self, limits: ConnectionLimits = DEFAULT_LIMITS, *, has_fast_path: bool = True
+    ) -> BedClient:
         client = BedClient(next(self._ports))
-        self.attach(client, limits)
+        self.attach(client, limits, has_fast_path=has_fast_path)
         return client
 
     def attach(

@@ -4,9 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from roquet.protocol.headers.messages import SendMessageHeader, SendMessageHeaderV2
 from roquet.protocol.messages.batch_writing import encode_batch
 
 TOPICS = ("TopicA", "TopicB")
@@ -152,6 +154,52 @@ def plain_sends(draw: DrawFn) -> bytes:
         j=str(draw(st.integers(0, 20))),
         n="broker-a",
     )
+    return frame_of(command(310, fields, draw(opaques)), draw(_bodies))
+
+
+# As `SendMessageHeader` names the fields of code 10.
+_BY_NAME = {each.name: each.encode_name for each in msgspec.structs.fields(SendMessageHeader)}
+_NAMES = {
+    each.encode_name: _BY_NAME[each.name]
+    for each in msgspec.structs.fields(SendMessageHeaderV2)
+    if each.name != "broker_name"
+}
+
+
+def by_names(fields: Mapping[str, object]) -> dict[str, object]:
+    return {_NAMES.get(name, name): value for name, value in fields.items()}
+
+
+_wishes = st.sampled_from(
+    [
+        "",
+        "DELAY\x011",
+        "DELAY\x0118",
+        "DELAY\x0119",
+        "DELAY\x0101",
+        "DELAY\x010",
+        "TRAN_MSG\x01true\x02PGROUP\x01g",
+        "TRAN_MSG\x01true",
+        "TRAN_MSG\x01false",
+        "DELAY\x012\x02TRAN_MSG\x01true\x02PGROUP\x01g",
+        "DELAY\x012\x02REAL_TOPIC\x01x",
+    ]
+)
+
+
+@st.composite
+def waiting_sends(draw: DrawFn) -> bytes:
+    """Sends by both codes that want a delay or a transaction, or nothing."""
+    text = "\x02".join(filter(None, (draw(plain_texts), draw(_wishes))))
+    fields = send_fields(
+        draw(st.sampled_from(TOPICS)),
+        draw(st.sampled_from(QUEUE_IDS)),
+        text,
+        f=draw(st.sampled_from(["0", "4", "8", "12", "17"])),
+        j=str(draw(st.integers(0, 2))),
+    )
+    if draw(st.booleans()):
+        return frame_of(command(10, by_names(fields), draw(opaques)), draw(_bodies))
     return frame_of(command(310, fields, draw(opaques)), draw(_bodies))
 
 
@@ -302,5 +350,10 @@ hostile_bytes = st.one_of(
 
 plain_frames = st.one_of(plain_sends(), plain_sends(), plain_sends(), batches(), pulls(), pulls())
 any_frames = st.one_of(
-    *[plain_frames] * 6, odd_requests(), odd_requests(), odd_batches(), heartbeats()
+    *[plain_frames] * 6,
+    waiting_sends(),
+    odd_requests(),
+    odd_requests(),
+    odd_batches(),
+    heartbeats(),
 )

@@ -21,6 +21,7 @@ cdef class FastAppends:
         Py_ssize_t count,
         int64_t store_timestamp,
         int64_t* physical_offsets,
+        const int64_t* code,
     ) except -1
     cdef int want_flush(self) except -1
     cdef int _note_unfiled(self, const int64_t* physical_offsets, Py_ssize_t count) except -1

@@ -62,8 +62,12 @@ cdef class FastAppends:
         Py_ssize_t count,
         int64_t store_timestamp,
         int64_t* physical_offsets,
+        const int64_t* code,
     ) except -1:
-        """Store `items`, all or none, and set their offsets; False without space: no change."""
+        """Store `items`, all or none, and set their offsets; False without space: no change.
+
+        `code` is that of their entries; NULL for the hash of their tags.
+        """
         cdef LogCursor log = self.log
         cdef int64_t physical_offset = log.end
         cdef int64_t size = 0
@@ -97,7 +101,12 @@ cdef class FastAppends:
                         physical_offset,
                         store_timestamp,
                     )
-                    entry = put_entry(entry, physical_offset, items[index].size, code_of(tags))
+                    entry = put_entry(
+                        entry,
+                        physical_offset,
+                        items[index].size,
+                        code_of(tags) if code is NULL else code[0],
+                    )
                     physical_offsets[index] = physical_offset
                     physical_offset += items[index].size
             finally:

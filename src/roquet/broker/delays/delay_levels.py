@@ -111,6 +111,7 @@ class DelayLevels:
                 sorted(queue_ids), delays_ms, fillvalue=delays_ms[-1]
             )
         ]
+        self._by_queue_id = {level.queue_id: level for level in self._levels}
 
     def due(self, budget: SliceBudget) -> Iterator[list[bytes]]:
         """Batches of records that are due, those that waited longest first.
@@ -132,10 +133,10 @@ class DelayLevels:
 
     def appended(self, queue_id: int, offset: int, topic: str) -> None:
         """A message for `topic` was stored here."""
-        for level in self._levels:
-            # Earlier ones that are not counted yet come first.
-            if level.queue_id == queue_id and level.by_topic.end == offset:
-                level.by_topic.add(offset, topic, level.offset)
+        level = self._by_queue_id.get(queue_id)
+        # Earlier ones that are not counted yet come first.
+        if level is not None and level.by_topic.end == offset:
+            level.by_topic.add(offset, topic, level.offset)
 
     def waiting(self) -> Iterator[tuple[str, int, int]]:
         """Topics with the count of messages that wait for them, and the time of the next one.

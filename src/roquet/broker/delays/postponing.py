@@ -12,7 +12,7 @@ in REAL_TOPIC and REAL_QID. Forms and refusals are those of Apache 4.9.7 (levels
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -77,15 +77,39 @@ def append_waiting(broker: Broker, waiting: NewMessage) -> Appended:
         broker.tables.topics.find_or_create(TIMER_TOPIC, _TIMER_QUEUE_COUNT)
     broker.waiting.delays.check_clock()
     appended = append_message(broker.messages, waiting)
-    due_ms = appended.store_timestamp  # A timer has to be indexed soon.
+    stored_ms = appended.store_timestamp
+    end = appended.physical_offset + appended.size
     if waiting.topic == SCHEDULE_TOPIC:
         real_topic = property_of(waiting.properties, Property.REAL_TOPIC) or ""
-        broker.waiting.delays.levels.appended(waiting.queue_id, appended.queue_offset, real_topic)
-        due_ms += broker.config.store.delay_levels_ms[waiting.queue_id]
-    # With sync flush it cannot be read, and so not be delivered, before it is safe.
-    end = appended.physical_offset + appended.size
-    broker.messages.acks.when_safe(end, lambda: broker.waiting.delays.wake_at(due_ms))
+        note_waiting(
+            broker,
+            Postponed(waiting.queue_id, appended.queue_offset, real_topic, stored_ms),
+            end,
+        )
+    else:
+        _wake_when_safe(broker, end, stored_ms)  # A timer has to be indexed soon.
     return appended
+
+
+class Postponed(NamedTuple):
+    """A message in the queue of a delay level."""
+
+    queue_id: int
+    offset: int
+    real_topic: str
+    stored_ms: int
+
+
+def note_waiting(broker: Broker, message: Postponed, end: int) -> None:
+    """It was stored and ends there in the log: it is counted, and delivered in time."""
+    queue_id, offset, real_topic, stored_ms = message
+    broker.waiting.delays.levels.appended(queue_id, offset, real_topic)
+    _wake_when_safe(broker, end, stored_ms + broker.config.store.delay_levels_ms[queue_id])
+
+
+def _wake_when_safe(broker: Broker, end: int, due_ms: int) -> None:
+    # With sync flush it cannot be read, and so not be delivered, before it is safe.
+    broker.messages.acks.when_safe(end, lambda: broker.waiting.delays.wake_at(due_ms))
 
 
 def _moved(

@@ -4,21 +4,27 @@ A decision depends on nothing but what is handed in here, and that is never chan
 holds for every request that finds the very same settings.
 """
 
+from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from roquet.broker.broker import Broker
+from roquet.broker.delays.postponing import Postponed, note_waiting
 from roquet.broker.messages.appending import batch_properties
 from roquet.broker.messages.subscriptions import limits_of_pull
 from roquet.broker.settings.config import BrokerConfig
+from roquet.broker.tables.offsets import HALF_QUEUE_ID
 from roquet.net.errors import Refused
 from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.bodies.topics import TopicConfig, TopicFilterType
 from roquet.protocol.codes import Permission
 from roquet.protocol.headers.messages import PullMessageHeader
 from roquet.protocol.messages.drafts import RecordDraft
-from roquet.protocol.messages.message import SysFlag
+from roquet.protocol.messages.message import Property, SysFlag
+from roquet.protocol.messages.properties import parse_properties, properties_text
 from roquet.protocol.messages.record_filter import RecordFilter
-from roquet.protocol.names import RETRY_PREFIX, is_closed_topic
+from roquet.protocol.names import HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, is_closed_topic
 from roquet.store.reading.queue_reading import QueueReadLimits
 
 _READ: Final = int(Permission.READ)
@@ -49,14 +55,54 @@ def added_flags(topic: TopicConfig) -> int:
 
 def draft_of_sends(broker: Broker, topic: TopicConfig) -> RecordDraft:
     """What the records of all fast sends to the topic have in common."""
-    return _draft(broker, topic, broker.messages.cluster_property)
+    return _draft(broker, topic.topic_name, broker.messages.cluster_property)
 
 
 def draft_of_batches(broker: Broker, topic: TopicConfig, sent: str) -> RecordDraft | None:
     """The same for batches with these properties; None if they take the slow path."""
     if _DELAY_MARK in sent or _NO_WAIT_MARK in sent or len(sent) > _SHARED_SIZE_MAX:
         return None
-    return _draft(broker, topic, batch_properties(sent, broker.config.cluster_name))
+    return _draft(broker, topic.topic_name, batch_properties(sent, broker.config.cluster_name))
+
+
+class Diversion(msgspec.Struct, frozen=True):
+    """Where messages wait, and what follows when one is stored there."""
+
+    topic: str
+    queue_id: int
+    draft: RecordDraft
+    # None for half messages.
+    delay_ms: int | None
+    # By its offset, its store timestamp and where it ends in the log.
+    follow_up: Callable[[int, int, int], None]
+
+
+def diversion_of(broker: Broker, topic: str, queue_id: int, level: int) -> Diversion | None:
+    """For messages of the queue with this delay level, or half messages with level 0.
+
+    None if these take the slow path.
+    """
+    levels_ms = broker.config.store.delay_levels_ms
+    if level > len(levels_ms) or (not level and broker.config.refuse_transactions):
+        return None
+    target = SCHEDULE_TOPIC if level else HALF_TOPIC
+    cluster = broker.messages.cluster_property.decode()
+    real_queue = {Property.REAL_TOPIC: topic, Property.REAL_QUEUE_ID: str(queue_id)}
+    added = properties_text(parse_properties(cluster) | real_queue)
+
+    def follow_level(offset: int, stored_ms: int, end: int) -> None:
+        note_waiting(broker, Postponed(level - 1, offset, topic, stored_ms), end)
+
+    def follow_half(offset: int, _stored_ms: int, _end: int) -> None:
+        broker.waiting.pending_halves.half_appended(offset)
+
+    return Diversion(
+        topic=target,
+        queue_id=level - 1 if level else HALF_QUEUE_ID,
+        draft=_draft(broker, target, added.encode()),
+        delay_ms=levels_ms[level - 1] if level else None,
+        follow_up=follow_level if level else follow_half,
+    )
 
 
 def fast_limits(
@@ -79,7 +125,7 @@ def fast_limits(
     return limits if is_known else None
 
 
-def _draft(broker: Broker, topic: TopicConfig, properties: bytes) -> RecordDraft:
+def _draft(broker: Broker, topic: str, properties: bytes) -> RecordDraft:
     return RecordDraft(
         queue_id=0,
         flag=0,
@@ -88,7 +134,7 @@ def _draft(broker: Broker, topic: TopicConfig, properties: bytes) -> RecordDraft
         born_host=broker.messages.store_host,  # Replaced by the sender's address in each message.
         store_host=broker.messages.store_host,
         body=b"",
-        topic=topic.topic_name.encode(),
+        topic=topic.encode(),
         properties=properties,
         has_checksum=broker.config.store.write_checksums,
     )

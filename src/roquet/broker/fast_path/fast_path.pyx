@@ -17,6 +17,7 @@ cdef enum:
     # The byte of the serializer is 0 for JSON: with another one this is no size of ours, either.
     _HEADER_SIZE_MAX = 65_535
     _SEND = 310
+    _SEND_BY_NAMES = 10
     _SEND_BATCH = 320
     _PULL = 11
     _LITE_PULL = 361
@@ -64,7 +65,11 @@ cdef class FastPath:
                 body = _scan(frames, &header)
                 if body.start is NULL:
                     break
-                if header.code == _SEND or header.code == _SEND_BATCH:
+                if (
+                    header.code == _SEND
+                    or header.code == _SEND_BATCH
+                    or header.code == _SEND_BY_NAMES
+                ):
                     if room < 0:
                         room = self._prepare_sends(connection)
                     if not room or not self._sends.take(&header, body, self._stored):

@@ -2,11 +2,26 @@ from roquet.broker.fast_path.header_scan cimport ScannedHeader
 from roquet.broker.fast_path.reply_buffer cimport ReplyBuffer
 from roquet.broker.fast_path.sent_header cimport Sent
 from roquet.broker.tables.tally cimport Tally
-from roquet.protocol.binary cimport Span, int64_t, uint8_t
+from roquet.protocol.binary cimport Span, int32_t, int64_t, uint8_t
 from roquet.protocol.messages.drafts cimport Item, RecordDraft
 from roquet.protocol.templates.send_reply cimport SendReplyTemplate, Stored
 from roquet.store.fast_appends cimport FastAppends
 from roquet.store.write_cursors cimport QueueCursor
+
+
+cdef class Diversion:
+    # Where messages of a topic go that wait for a time or for the end of their transaction.
+    cdef str topic
+    cdef bytes encoded_topic
+    cdef int32_t queue_id
+    cdef RecordDraft draft
+    # None for those that have no time.
+    cdef object delay_ms
+    # What follows, by the offset of the message, its store timestamp and the end of the log.
+    cdef object follow_up
+    # Looked up once.
+    cdef QueueCursor queue
+    cdef Tally puts
 
 
 cdef class TopicDecision:
@@ -24,6 +39,8 @@ cdef class TopicDecision:
     # Looked up once.
     cdef list queues
     cdef Tally puts
+    # By queue and what is wanted.
+    cdef dict diversions
 
 
 cdef class FastSends:
@@ -50,10 +67,24 @@ cdef class FastSends:
     cdef TopicDecision _topic(self, Span name)
     cdef TopicDecision _decide(self, bytes name)
     cdef QueueCursor _queue(self, TopicDecision topic, Py_ssize_t queue_id)
+    cdef bint _take_diverted(
+        self,
+        TopicDecision topic,
+        const ScannedHeader* header,
+        Sent* sent,
+        Span body,
+        ReplyBuffer replies,
+    ) except -1
+    cdef Diversion _diversion(self, TopicDecision topic, Py_ssize_t queue_id, int want)
+    cdef bint _append(
+        self, QueueCursor queue, RecordDraft draft, const Sent* sent, const int64_t* code
+    ) except -1
+    cdef int _answer(self, const ScannedHeader* header, ReplyBuffer replies) except -1
+    cdef int _note_item(self, const Sent* sent, Span body, Span properties) except -1
     cdef RecordDraft _read_one(self, TopicDecision topic, const Sent* sent, Span body)
     cdef RecordDraft _read_batch(self, TopicDecision topic, const Sent* sent, Span body)
     cdef RecordDraft _batch_draft(self, TopicDecision topic, Span sent)
-    cdef int _announce(self, TopicDecision topic, const Sent* sent) except -1
-    cdef int _count(self, TopicDecision topic) except -1
+    cdef int _announce(self, str topic, int32_t queue_id) except -1
+    cdef int _count(self, Tally puts) except -1
     cdef int _grow_items(self, Py_ssize_t count) except -1
     cdef uint8_t* _grow_scratch(self, Py_ssize_t size) except NULL

@@ -1,8 +1,9 @@
 # cython: boundscheck=False, wraparound=False
-"""Sends of the fast path (310) and batches (320): from a header that was scanned to messages that are stored.
+"""Sends of the fast path (310, 10) and batches (320): from a header that was scanned to messages that are stored.
 
 Taken are sends to a topic that exists, into a queue that has room, without a property that asks
-for more than to be stored. What it does is what `handlers/sending.py` does.
+for more than to be stored; and those that ask for a delay level or start a transaction, which are
+stored elsewhere with two properties more. What it does is what `handlers/sending.py` does.
 """
 
 cimport cython
@@ -17,11 +18,17 @@ from roquet.broker.tables.tally cimport Tally
 from roquet.protocol.binary cimport Span, bytes_of, crc31, int32_t, int64_t, uint8_t
 from roquet.protocol.messages.drafts cimport Item, Origin, RecordDraft
 from roquet.protocol.messages.record_batches cimport count_items, read_item
-from roquet.protocol.messages.sent_properties cimport put_stored
+from roquet.protocol.messages.sent_properties cimport (
+    WANTS_MORE,
+    WANTS_TRANSACTION,
+    put_stored,
+    want_of,
+)
 from roquet.store.write_cursors cimport QueueCursor
 
 from roquet.broker.fast_path.decisions import (
     added_flags,
+    diversion_of,
     draft_of_batches,
     draft_of_sends,
     fast_queue_count,
@@ -34,8 +41,14 @@ cdef extern from "string.h" nogil:
 cdef enum:
     # Of one message. The rest is for what the broker adds.
     _OWN_SIZE_MAX = 16_384
+    _TRANSACTION_MASK = 0xC
 
 cdef Py_ssize_t _BATCH_COUNT_MAX = BATCH_COUNT_MAX
+
+
+@cython.final
+cdef class Diversion:
+    """What was decided about messages of one queue that wait for one thing."""
 
 
 @cython.final
@@ -84,16 +97,31 @@ cdef class FastSends:
         topic = self._topic(sent.topic)
         if topic is None:
             return False
-        queue = self._queue(topic, sent.origin.queue_id)
-        if queue is None:
+        if sent.origin.queue_id >= topic.queue_count:
             return False
         sent.origin.sys_flag |= topic.added_flags
-        if sent.is_batch:
-            draft = self._read_batch(topic, &sent, body)
-        else:
-            draft = self._read_one(topic, &sent, body)
+        draft = None
+        if sent.origin.sys_flag & _TRANSACTION_MASK == 0:
+            if sent.is_batch:
+                draft = self._read_batch(topic, &sent, body)
+            else:
+                draft = self._read_one(topic, &sent, body)
         if draft is None:
+            return not sent.is_batch and self._take_diverted(topic, header, &sent, body, replies)
+        queue = self._queue(topic, sent.origin.queue_id)
+        if queue is None or not self._append(queue, draft, &sent, NULL):
             return False
+        if topic.puts is None or topic.puts.is_forgotten:
+            topic.puts = self._statistics.topic_puts(topic.name)
+        self._count(topic.puts)
+        self._announce(topic.name, sent.origin.queue_id)
+        self._answer(header, replies)
+        return True
+
+    cdef bint _append(
+        self, QueueCursor queue, RecordDraft draft, const Sent* sent, const int64_t* code
+    ) except -1:
+        """Whether there was room for the items."""
         draft.turn_to(&sent.origin, self._born_host)
         for index in range(self._stored.count):
             self._items[index].size = draft.size_of(
@@ -101,25 +129,99 @@ cdef class FastSends:
             )
         self._stored.queue_id = sent.origin.queue_id
         self._stored.queue_offset = queue.max_offset
-        if not self._appends.append(
+        return self._appends.append(
             queue,
             draft,
             self._items,
             self._stored.count,
             self._now_ms,
             self._stored.physical_offsets,
-        ):
-            return False
-        self._count(topic)
-        self._announce(topic, &sent)
+            code,
+        )
+
+    cdef int _answer(self, const ScannedHeader* header, ReplyBuffer replies) except -1:
         at = replies.room(self._reply.size_of(header.opaque, &self._stored))
         replies.add(self._reply.put(at, header.opaque, &self._stored) - at)
-        return True
+        return 0
 
     cdef int64_t finish(self) except -1:
         """All sends of a wake-up are stored; where in the log the last of them ends."""
         self._appends.want_flush()
         return self._appends.log.end
+
+    # Messages that wait: see `delays/postponing.py` and `transactions/phases.py`.
+
+    cdef bint _take_diverted(
+        self,
+        TopicDecision topic,
+        const ScannedHeader* header,
+        Sent* sent,
+        Span body,
+        ReplyBuffer replies,
+    ) except -1:
+        """Stores and answers a send that wants one thing more, or leaves it."""
+        cdef uint8_t* own = self._grow_scratch(sent.properties.size + 1)
+        cdef Span properties = Span(own, unescape(sent.properties, own))
+        cdef int want = want_of(properties)
+        cdef int32_t queue_id = sent.origin.queue_id
+        cdef Diversion diversion
+        cdef int64_t code
+        if (
+            self._is_sync  # It is followed up when it is safe.
+            or want == WANTS_MORE
+            or properties.size > _OWN_SIZE_MAX
+            or (want != WANTS_TRANSACTION and sent.origin.sys_flag & _TRANSACTION_MASK)
+        ):
+            return False
+        diversion = self._diversion(topic, queue_id, want)
+        if diversion is None:
+            return False
+        if diversion.queue is None or diversion.queue.position >= diversion.queue.reserved_position:
+            diversion.queue = self._appends.find(diversion.encoded_topic, diversion.queue_id)
+            if diversion.queue is None:
+                return False
+        self._note_item(sent, body, properties)
+        sent.origin.queue_id = diversion.queue_id
+        sent.origin.sys_flag &= ~_TRANSACTION_MASK
+        if diversion.delay_ms is None:
+            if not self._append(diversion.queue, diversion.draft, sent, NULL):
+                return False
+        else:
+            self._check_clock()
+            code = self._now_ms + <int64_t>diversion.delay_ms
+            if not self._append(diversion.queue, diversion.draft, sent, &code):
+                return False
+        if diversion.puts is None or diversion.puts.is_forgotten:
+            diversion.puts = self._statistics.topic_puts(diversion.topic)
+        self._count(diversion.puts)
+        self._announce(diversion.topic, diversion.queue_id)
+        diversion.follow_up(self._stored.queue_offset, self._now_ms, self._appends.log.end)
+        # The reply names the queue that was asked for.
+        self._stored.queue_id = queue_id
+        self._answer(header, replies)
+        return True
+
+    cdef Diversion _diversion(self, TopicDecision topic, Py_ssize_t queue_id, int want):
+        """None if such messages take the slow path."""
+        cdef Diversion diversion = topic.diversions.get((queue_id, want))
+        if diversion is None:
+            decided = diversion_of(
+                self._broker, topic.name, queue_id, 0 if want == WANTS_TRANSACTION else want
+            )
+            if decided is None:
+                return None
+            diversion = Diversion()
+            diversion.topic = decided.topic
+            diversion.encoded_topic = decided.topic.encode()
+            diversion.queue_id = decided.queue_id
+            diversion.draft = decided.draft
+            diversion.delay_ms = decided.delay_ms
+            diversion.follow_up = decided.follow_up
+            topic.diversions[queue_id, want] = diversion
+        return diversion
+
+    def _check_clock(self):
+        self._broker.waiting.delays.check_clock()
 
     # Topics and their queues
 
@@ -153,14 +255,13 @@ cdef class FastSends:
         topic.added_flags = added_flags(topic.settings)
         topic.draft = draft_of_sends(self._broker, topic.settings)
         topic.queues = [None] * topic.queue_count
+        topic.diversions = {}
         self._topics[name] = topic
         return topic
 
     cdef QueueCursor _queue(self, TopicDecision topic, Py_ssize_t queue_id):
-        """None if there is no such queue yet, or no room in it."""
+        """None if it does not exist yet, or has no room."""
         cdef QueueCursor queue
-        if queue_id >= topic.queue_count:
-            return None
         queue = topic.queues[queue_id]
         # A queue that was deleted has no room, either: it may be another one by now.
         if queue is None or queue.position >= queue.reserved_position:
@@ -179,13 +280,17 @@ cdef class FastSends:
         size = put_stored(own, Span(own, size))
         if size < 0 or size > _OWN_SIZE_MAX or _has_checksum(Span(own, size)):
             return None
+        self._note_item(sent, body, Span(own, size))
+        return topic.draft
+
+    cdef int _note_item(self, const Sent* sent, Span body, Span properties) except -1:
         self._grow_items(1)
         self._items[0].flag = <int32_t>sent.flag
         self._items[0].body = body
         self._items[0].body_crc = crc31(body.start, body.size)
-        self._items[0].properties = Span(own, size)
+        self._items[0].properties = properties
         self._stored.count = 1
-        return topic.draft
+        return 0
 
     cdef RecordDraft _read_batch(self, TopicDecision topic, const Sent* sent, Span body):
         """The draft for the messages of a batch; None if they take the slow path."""
@@ -214,21 +319,17 @@ cdef class FastSends:
 
     # What follows from a message: see `messages/appending.py`.
 
-    cdef int _count(self, TopicDecision topic) except -1:
+    cdef int _count(self, Tally puts) except -1:
         cdef int64_t size = self._appends.log.end - self._stored.physical_offsets[0]
-        if topic.puts is None or topic.puts.is_forgotten:
-            topic.puts = self._statistics.topic_puts(topic.name)
         self._puts.add(self._stored.count, size)
-        topic.puts.add(self._stored.count, size)
+        puts.add(self._stored.count, size)
         return 0
 
-    cdef int _announce(self, TopicDecision topic, const Sent* sent) except -1:
+    cdef int _announce(self, str topic, int32_t queue_id) except -1:
         if self._is_sync:
-            self._long_polls.announce_when_safe(
-                topic.name, sent.origin.queue_id, self._appends.log.end
-            )
+            self._long_polls.announce_when_safe(topic, queue_id, self._appends.log.end)
         else:
-            self._long_polls.announce(topic.name, sent.origin.queue_id)
+            self._long_polls.announce(topic, queue_id)
         return 0
 
     # Room

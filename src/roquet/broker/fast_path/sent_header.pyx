@@ -1,5 +1,6 @@
 # cython: boundscheck=False, wraparound=False
-"""The fields of a fast send, which `SendMessageHeaderV2` declares under the same letters.
+"""The fields of a fast send, which `SendMessageHeaderV2` declares under the same letters, and
+`SendMessageHeader` under names, for code 10.
 
 Fields that it does not declare are passed over, as there; those that it reads and that are unused here
 must be what it wants them to be.
@@ -13,17 +14,18 @@ from roquet.broker.fast_path.header_scan cimport (
     read_int32,
     read_number,
 )
-from roquet.protocol.binary cimport int32_t, int64_t, uint32_t
+from roquet.protocol.binary cimport Span, int32_t, int64_t, uint32_t
 
 cdef enum:
     _NEEDED = 0xFF  # a to h
-    _TRANSACTION_MASK = 0xC
+    _WITH_NAMES = 10
 
 
 cdef bint read_sent(const ScannedHeader* header, Sent* sent) noexcept nogil:
     """Whether it is that of a fast send."""
     cdef uint32_t seen = 0
     cdef uint32_t bit
+    cdef uint32_t letter
     cdef Py_ssize_t index
     cdef const Field* field
     sent.is_batch = False
@@ -32,23 +34,52 @@ cdef bint read_sent(const ScannedHeader* header, Sent* sent) noexcept nogil:
     sent.origin.reconsume_times = 0
     for index in range(header.count):
         field = &header.fields[index]
-        if field.name.size != 1:
-            if not _is_idle(field):
-                return False
-        elif c"a" <= field.name.start[0] <= c"n":
-            bit = <uint32_t>1 << (field.name.start[0] - c"a")
-            if seen & bit or not _read_field(field, sent):
+        letter = _letter_of(field.name) if header.code == _WITH_NAMES else _only_letter(field.name)
+        if letter:
+            bit = <uint32_t>1 << (letter - c"a")
+            if seen & bit or not _read_field(letter, field, sent):
                 return False
             seen |= bit
-    return (
-        seen & _NEEDED == _NEEDED
-        and sent.origin.queue_id >= 0
-        and not sent.origin.sys_flag & _TRANSACTION_MASK
-    )
+        elif not _is_idle(field):
+            return False
+    return seen & _NEEDED == _NEEDED and sent.origin.queue_id >= 0
 
 
-cdef inline bint _read_field(const Field* field, Sent* sent) noexcept nogil:
-    cdef uint32_t name = field.name.start[0]
+cdef inline uint32_t _only_letter(Span name) noexcept nogil:
+    """0 if it is none of a send."""
+    return name.start[0] if name.size == 1 and c"a" <= name.start[0] <= c"n" else 0
+
+
+cdef uint32_t _letter_of(Span name) noexcept nogil:
+    """The letter for a name; 0 if a send has no such field."""
+    if is_text(name, b"producerGroup"):
+        return c"a"
+    if is_text(name, b"topic"):
+        return c"b"
+    if is_text(name, b"defaultTopic"):
+        return c"c"
+    if is_text(name, b"defaultTopicQueueNums"):
+        return c"d"
+    if is_text(name, b"queueId"):
+        return c"e"
+    if is_text(name, b"sysFlag"):
+        return c"f"
+    if is_text(name, b"bornTimestamp"):
+        return c"g"
+    if is_text(name, b"flag"):
+        return c"h"
+    if is_text(name, b"properties"):
+        return c"i"
+    if is_text(name, b"reconsumeTimes"):
+        return c"j"
+    if is_text(name, b"unitMode"):
+        return c"k"
+    if is_text(name, b"maxReconsumeTimes"):
+        return c"l"
+    return c"m" if is_text(name, b"batch") else 0
+
+
+cdef inline bint _read_field(uint32_t name, const Field* field, Sent* sent) noexcept nogil:
     cdef int64_t number = 0
     cdef bint truth = False
     if name == c"a" or name == c"c" or name == c"n":  # producer group, default topic, broker

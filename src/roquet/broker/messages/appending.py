@@ -276,21 +276,19 @@ def next_level(retry_count: int, count_max: int, asked_level: int) -> int | None
 def sent_back(message: StoredMessage, topic: str, queue_id: int, level: int | None) -> NewMessage:
     """The message as it comes again, or goes to the dead letters: the same, one try older."""
     properties = message.properties
+    changes = {
+        Property.DELAY: str(level or _AT_ONCE),
+        Property.WAIT: "false",
+        # Of a redelivered message these two are those of the first delivery.
+        Property.RETRY_TOPIC: properties.get(Property.RETRY_TOPIC, message.topic),
+        Property.ORIGIN_MESSAGE_ID: properties.get(Property.ORIGIN_MESSAGE_ID, message.offset_id),
+    }
     return replace(
         NewMessage.copy_of(message),
         topic=topic,
         queue_id=queue_id,
+        properties=properties_text(properties | changes),
         reconsume_times=message.reconsume_times + 1,
-    ).with_properties(
-        **{
-            Property.DELAY: str(level or _AT_ONCE),
-            Property.WAIT: "false",
-            # Of a redelivered message these two are those of the first delivery.
-            Property.RETRY_TOPIC: properties.get(Property.RETRY_TOPIC, message.topic),
-            Property.ORIGIN_MESSAGE_ID: properties.get(
-                Property.ORIGIN_MESSAGE_ID, message.offset_id
-            ),
-        }
     )
 
 

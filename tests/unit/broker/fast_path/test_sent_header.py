@@ -10,7 +10,7 @@ from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.frame_decoder import FrameDecoder
 from roquet.protocol.headers.messages import SendMessageHeaderV2
 from tests.support.broker_bed import BrokerBed, broker_bed
-from tests.support.fast_path_traffic import command, frame_of, send_fields
+from tests.support.fast_path_traffic import by_names, command, frame_of, send_fields
 
 FIELDS = msgspec.structs.fields(SendMessageHeaderV2)
 TEXTS = [each.encode_name for each in FIELDS if each.type in (str, str | None)]
@@ -26,8 +26,8 @@ async def bed(tmp_path: Path) -> AsyncIterator[BrokerBed]:
         yield bed
 
 
-def is_taken(bed: BrokerBed, fields: dict[str, object]) -> bool:
-    frames = FrameDecoder().whole(frame_of(command(310, fields, 1), b"body"))
+def is_taken(bed: BrokerBed, fields: dict[str, object], code: int = 310) -> bool:
+    frames = FrameDecoder().whole(frame_of(command(code, fields, 1), b"body"))
     bed.fast_path.take(bed.connect().connection, frames, [], 1 << 20)
     return frames.position == frames.end
 
@@ -60,6 +60,12 @@ async def test_a_field_that_is_missing_is_missed(bed: BrokerBed, name: str) -> N
     assert not is_taken(bed, fields)
 
 
+async def test_code_10_has_names_instead_of_letters(bed: BrokerBed) -> None:
+    assert is_taken(bed, by_names(usual()), 10)
+    assert not is_taken(bed, usual(), 10)
+    assert not is_taken(bed, by_names(usual()))
+
+
 async def test_fields_that_are_not_declared_are_passed_over(bed: BrokerBed) -> None:
     assert is_taken(bed, usual() | {"Signature": "x", "AccessKey": "y", "z": "z"})
 
@@ -67,3 +73,38 @@ async def test_fields_that_are_not_declared_are_passed_over(bed: BrokerBed) -> N
 @pytest.mark.parametrize(("name", "value"), [("e", "-1"), ("f", "4"), ("f", "12"), ("e", "16")])
 async def test_what_wants_a_decision_is_left(bed: BrokerBed, name: str, value: str) -> None:
     assert not is_taken(bed, usual() | {name: value})
+
+
+DELAYED = "KEYS\x01k\x02DELAY\x012"
+HALF = "TRAN_MSG\x01true\x02PGROUP\x01g"
+
+
+@pytest.mark.parametrize(("properties", "flag"), [(DELAYED, "0"), (HALF, "4"), (HALF, "0")])
+async def test_what_waits_is_taken_where_another_one_waits(
+    bed: BrokerBed, properties: str, flag: str
+) -> None:
+    fields = send_fields("TopicA", "0", properties, f=flag)
+    assert not is_taken(bed, fields)
+    bed.connect().connection.data_received(frame_of(command(310, fields, 1), b"body"))
+    assert is_taken(bed, fields)
+
+
+@pytest.mark.parametrize(
+    ("properties", "flag"),
+    [
+        (DELAYED, "4"),
+        (f"{DELAYED}\x02{HALF}", "0"),
+        ("TRAN_MSG\x01true", "4"),
+        ("DELAY\x0102", "0"),
+        ("DELAY\x0199", "0"),
+        ("DELAY\x012\x02DELAY\x012", "0"),
+        ("DELAY\x012\x02REAL_QID\x011", "0"),
+        ("DELAY\x012\x02TIMER_DELAY_SEC\x015", "0"),
+        ("DELAY\x012\x02a\x01", "0"),
+    ],
+)
+async def test_what_waits_for_more_is_left(bed: BrokerBed, properties: str, flag: str) -> None:
+    for each in (DELAYED, HALF):
+        fields = send_fields("TopicA", "0", each)
+        bed.connect().connection.data_received(frame_of(command(310, fields, 1), b"body"))
+    assert not is_taken(bed, send_fields("TopicA", "0", properties, f=flag))
