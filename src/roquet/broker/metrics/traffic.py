@@ -56,14 +56,14 @@ NOT_SAFE: Final = Metric(
 SENDS: Final = Metric(
     "roquet_sends_total",
     MetricKind.COUNTER,
-    "Sends by path, fast or slow; `way` has its earlier names, lane and handler.",
-    ("way", "path"),
+    "Sends by path: fast or slow.",
+    ("path",),
 )
 PULLS: Final = Metric(
     "roquet_pulls_total",
     MetricKind.COUNTER,
-    "Pulls by path, fast or slow; `way` has its earlier names, lane and handler.",
-    ("way", "path"),
+    "Pulls by path: fast or slow.",
+    ("path",),
 )
 EMPTY_PULLS: Final = Metric(
     "roquet_pulls_empty_total", MetricKind.COUNTER, "Pulls that found no message."
@@ -193,8 +193,8 @@ def _measure_messages(broker: Broker, own: Labels, into: Exposition) -> Iterator
     for code, count in broker.messages.acks.late_counts.items():
         into.add(NOT_SAFE, own | {"code": code.name.lower()}, count)
     for metric, paths in ((SENDS, statistics.sends), (PULLS, statistics.pulls)):
-        into.add(metric, own | {"way": "lane", "path": "fast"}, paths.fast)
-        into.add(metric, own | {"way": "handler", "path": "slow"}, paths.slow)
+        into.add(metric, own | {"path": "fast"}, paths.fast)
+        into.add(metric, own | {"path": "slow"}, paths.slow)
     into.add(EMPTY_PULLS, own, statistics.missed_count)
 
 
