@@ -193,17 +193,16 @@ async def _start_offsets(
     members: ConsumerConnections | None,
 ) -> dict[MessageQueue, int | None]:
     """The offset where the group would start in each queue without a committed one."""
-    # Brokers return 0 for a queue without an offset; only their whole table tells them apart.
+    # Statistics have 0 for a queue without an offset, too.
     zeros = [queue for queue, offsets in table.items() if offsets.consumer_offset <= 0]
-    if not zeros:
-        return {}
-    kept = await servers.brokers.kept_offsets(master.address)
+    refs = [queue_ref(queue) for queue in zeros]
+    committed = await servers.brokers.committed_at(master.address, group, refs)
     return {
         queue: await start_offset_at(
             servers, group, master, queue, table[queue].broker_offset, members
         )
         for queue in zeros
-        if queue.queue_id not in kept.get(f"{queue.topic}@{group}", ())
+        if queue_ref(queue) not in committed
     }
 
 

@@ -7,7 +7,7 @@ the newest state.
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, TypeVar, final
 
 from roquet.client.cluster.requests import Requests
@@ -70,15 +70,30 @@ class Brokers:
 
     async def committed(self, group: str, queue: QueueRef) -> int | None:
         """The offset where the group resumes in a queue; None if it never committed there."""
-        reply = await self._consumer_offset(group, queue, zero_if_young=False)
-        if reply is None:
-            return None
-        offset = reply_header(OffsetReplyHeader, reply, queue.broker_name).offset
-        # 4.9 ignores `set_zero_if_not_found`: its 0 may mean that there is no offset.
-        if offset or reply.version >= VERSION_5_0_0 or reply.language == OUR_LANGUAGE:
-            return offset
-        kept = await self.kept_offsets(self._replica(queue.broker_name))
-        return kept.get(f"{queue.topic}@{group}", {}).get(queue.queue_id)
+        address = self._replica(queue.broker_name)
+        return (await self.committed_at(address, group, [queue])).get(queue)
+
+    async def committed_at(
+        self, address: str, group: str, queues: Sequence[QueueRef]
+    ) -> dict[QueueRef, int]:
+        """The same for queues of one broker, without those where it never committed."""
+        found: dict[QueueRef, int] = {}
+        for queue in queues:
+            reply = await self._consumer_offset(group, queue, zero_if_young=False, address=address)
+            if reply is None:
+                continue
+            offset = reply_header(OffsetReplyHeader, reply, queue.broker_name).offset
+            # 4.9 ignores `set_zero_if_not_found`: its 0 may mean that there is no offset, and only
+            # its whole table tells.
+            if not offset and reply.version < VERSION_5_0_0 and reply.language != OUR_LANGUAGE:
+                kept = await self.kept_offsets(address)
+                return {
+                    each: offsets[each.queue_id]
+                    for each in queues
+                    if each.queue_id in (offsets := kept.get(f"{each.topic}@{group}", {}))
+                }
+            found[queue] = offset
+        return found
 
     async def committed_or_young(
         self, group: str, queue: QueueRef, *, address: str | None = None

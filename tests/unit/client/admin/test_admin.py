@@ -13,6 +13,7 @@ from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.groups import GroupSettings
 from roquet.client.admin.progress import time_lag_of
 from roquet.client.admin.topics import TopicSettings
+from roquet.client.cluster.brokers import Brokers
 from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.links import LinkSettings, Participant
 from roquet.client.errors import (
@@ -295,6 +296,16 @@ async def test_progress_counts_what_is_left(
     commit(cluster, 3)
     done = await admin.progress(GROUP, topic=topic)
     assert (done.lag, done.time_lag) == (0, timedelta())
+
+
+async def test_progress_at_offset_0_takes_no_offsets_of_other_groups(
+    admin: AsyncAdmin, cluster: LiveCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send(cluster, b"1")
+    commit(cluster, 0)
+    monkeypatch.delattr(Brokers, "kept_offsets")
+    (queue,) = (await admin.progress(GROUP)).queues
+    assert (queue.consumer_offset, queue.lag) == (0, 1)
 
 
 async def test_a_group_that_is_unknown_is_an_error(
