@@ -337,7 +337,7 @@ async def test_offsets_of_a_deleted_group_may_come_back(place: SecretPlace) -> N
     assert two.broker.tables.offsets.find(GROUP, TOPIC, 0) == 1
 
 
-async def test_writes_that_name_servers_forbade_are_allowed_again(place: SecretPlace) -> None:
+async def test_forbidden_writes_are_forbidden_at_the_next_master(place: SecretPlace) -> None:
     one, two = await followed(place)
     async with AsyncAdmin(place.name_server) as admin:
         await admin.create_topic(TOPIC, cluster="DefaultCluster")
@@ -345,4 +345,7 @@ async def test_writes_that_name_servers_forbade_are_allowed_again(place: SecretP
         assert not (await admin.topic_route(TOPIC))[0].permission & Permission.WRITE
         await switch(place, one, two)
         await eventually(lambda: not two.broker.registrar.has_news)
+        assert not (await admin.topic_route(TOPIC))[0].permission & Permission.WRITE
+        await admin.allow_writes("broker-a")
         assert (await admin.topic_route(TOPIC))[0].permission & Permission.WRITE
+        assert {one.broker.config.permission, two.broker.config.permission} == {6}

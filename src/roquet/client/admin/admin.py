@@ -173,7 +173,10 @@ class AsyncAdmin(AsyncResource):
         return await topic_queries.groups_of(servers, servers.wire_name(topic))
 
     async def forbid_writes(self, broker: str) -> int:
-        """Keeps producers away from a broker, for maintenance. Returns the number of topics."""
+        """Keeps producers away from a broker, for maintenance. Returns the number of topics.
+
+        It holds until `allow_writes`: slaves of Roquet are changed, too, so that a switch keeps it.
+        """
         return await topic_queries.forbid_writes(self._servers(), broker)
 
     async def allow_writes(self, broker: str) -> int:

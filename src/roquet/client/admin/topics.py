@@ -5,7 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from roquet.client.admin.cluster import PERMISSION_KEY, runtime_info, update_broker_config
+from roquet.client.admin.cluster import (
+    PERMISSION_KEY,
+    list_brokers,
+    runtime_info,
+    update_broker_config,
+)
 from roquet.client.admin.servers import AdminServers, Master, change_each
 from roquet.client.arguments import moment_of
 from roquet.client.cluster.brokers import reply_body, reply_header
@@ -269,17 +274,20 @@ async def allow_writes(servers: AdminServers, broker_name: str) -> int:
 
 
 async def _set_writes(servers: AdminServers, broker_name: str, *, are_allowed: bool) -> None:
-    """Changes `brokerPermission`, which survives a restart. Apache's brokers do not report it."""
-    for master in await servers.masters():
-        if master.broker_name != broker_name:
+    """Changes `brokerPermission`, which survives a restart. Apache's brokers do not report it.
+
+    The master comes first, and then its slaves: each of them may be the next one.
+    """
+    for broker in await list_brokers(servers, with_state=False):
+        if broker.broker_name != broker_name:
             continue
-        before = (await runtime_info(servers, master.address)).get(PERMISSION_KEY, "")
+        before = (await runtime_info(servers, broker.address)).get(PERMISSION_KEY, "")
         if before.isdigit():
             old = Permission(int(before))
             new = old | Permission.WRITE if are_allowed else old & ~Permission.WRITE
             if new != old:
                 settings = {PERMISSION_KEY: str(int(new))}
-                await update_broker_config(servers, master.address, settings)
+                await update_broker_config(servers, broker.address, settings)
 
 
 async def set_permission(
