@@ -74,7 +74,8 @@ def messages_of(disk: Disk, file: DivergentFile) -> Iterator[StoredMessage]:
 def topic_to_resend(message: StoredMessage) -> str | None:
     """The topic a message was sent to; None for what brokers write for themselves.
 
-    A delayed message waits in a topic of the system. A half message was not decided: it stays.
+    A delayed message waits in a topic of the system. A half message stays: as a new one it would
+    be checked with its producer, and delivered twice if its commit was cut off with it.
     """
     if message.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
         return message.properties.get(Property.REAL_TOPIC)

@@ -16,7 +16,10 @@ from tests.support.records import PLAIN_DRAFT, changed, record_of
 from tests.support.stores import opened
 
 MESSAGE = record_of(PLAIN_DRAFT, physical_offset=4096)
-HALF = record_of(changed(PLAIN_DRAFT, topic=HALF_TOPIC.encode()), physical_offset=8192)
+HALF = record_of(
+    changed(PLAIN_DRAFT, topic=HALF_TOPIC.encode(), properties=b"REAL_TOPIC\x01orders"),
+    physical_offset=8192,
+)
 
 
 @pytest.fixture
@@ -45,8 +48,9 @@ def test_each_message_is_shown_with_its_fate(file: DivergentFile) -> None:
     assert json.loads(finished.stdout)["to_resend"] == 1
     assert rows(finished) == [
         (4096, "T1", "k1", None),
-        (8192, HALF_TOPIC, "k1", "not a message of a program"),
+        (8192, "orders", None, "half message: not sent again"),
     ]
+    assert json.loads(finished.stdout)["half_messages"] == 1
 
 
 def test_a_resend_is_a_dry_run_until_it_is_confirmed(

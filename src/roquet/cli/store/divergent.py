@@ -17,6 +17,7 @@ from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
 from roquet.net.loop import run
 from roquet.protocol.messages.message import Message, Property
+from roquet.protocol.names import HALF_TOPIC
 from roquet.reporting import Fact, Report, Reporter, ReportTable
 from roquet.store.offline.divergent import (
     DivergentMessage,
@@ -33,7 +34,9 @@ When a master was replaced and comes back, it cuts off what no other replica
 has, and keeps it in divergent/. Each message is shown with its fate.
 --resend sends those to their own topics that were not sent again before, as
 new messages with the properties DIVERGENT_MESSAGE_ID and DIVERGENT_OFFSET_ID
-of the old ones. Without --yes nothing is sent.
+of the old ones. Without --yes nothing is sent. Half messages stay: if their
+transaction was committed here, the message that they became is sent again;
+otherwise their producer has to decide, and to send it anew.
 """
 ORIGINAL_ID: Final = "DIVERGENT_MESSAGE_ID"
 ORIGINAL_PLACE: Final = "DIVERGENT_OFFSET_ID"
@@ -43,13 +46,14 @@ _COLUMNS: Final = ("file", "offset", "topic", "keys", "stored", "message_id", "r
 # Sent concurrently, and noted together.
 _PIECE_COUNT: Final = 64
 _INTERNAL: Final = "not a message of a program"
+_HALF: Final = "half message: not sent again"
 _UNKNOWN: Final = "unknown: interrupted"
 
 
 def _fate(found: DivergentMessage) -> str | None:
     """The new id, or why there is none; None if it can be sent again."""
     if found.topic is None:
-        return _INTERNAL
+        return _HALF if found.message.topic == HALF_TOPIC else _INTERNAL
     return _UNKNOWN if found.new_id == "" else found.new_id
 
 
@@ -71,7 +75,8 @@ def show(given: Namespace, stores: Sequence[Path]) -> int:
     found = [each for content in contents for each in content.messages]
     wanted = [each for each in found if _is_wanted(each, again=given.again)]
     reporter = Reporter("roquet store divergent", as_json=given.json)
-    facts = {"messages": len(found), "to_resend": len(wanted)}
+    half_count = sum(each.message.topic == HALF_TOPIC for each in found)
+    facts = {"messages": len(found), "to_resend": len(wanted), "half_messages": half_count}
     rows = list(map(_row, found))
     reporter.finish(Report(facts, [ReportTable("divergent", _COLUMNS, rows)]))
     for problem in (each for content in contents for each in content.problems):
@@ -93,7 +98,7 @@ def _row(found: DivergentMessage) -> tuple[Fact, ...]:
     return (
         found.file.path.name,
         message.physical_offset,
-        found.topic or message.topic,
+        found.topic or message.properties.get(Property.REAL_TOPIC) or message.topic,
         " ".join(message.keys) or None,
         datetime.fromtimestamp(message.store_timestamp / 1000, UTC),
         message.message_id,
