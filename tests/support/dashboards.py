@@ -41,6 +41,11 @@ class Visitor:
         ) as answer:
             return answer.status, answer.headers.get("Location") or await answer.text()
 
+    async def next_poll(self) -> None:
+        """Returns when the cluster was polled, or examined, once more."""
+        async with self.session.get(self.base + "/events") as answer:
+            await answer.content.readline()
+
     async def token(self, path: str) -> str:
         """Of the forms of a page."""
         found = _TOKEN.search((await self.get(path))[1])
@@ -69,4 +74,7 @@ async def dashboard(
         # Cookies of addresses that are no names are kept, too.
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
     ):
-        yield Visitor(session, f"http://127.0.0.1:{place.port}")
+        visitor = Visitor(session, f"http://127.0.0.1:{place.port}")
+        if password_file is None:
+            await visitor.next_poll()
+        yield visitor

@@ -9,9 +9,9 @@ from typing import Final
 
 from roquet.cli.admin_commands.commands import Commands, Session, define_confirmation, is_confirmed
 from roquet.cli.admin_commands.failures import DONE, NOT_FOUND, Failed
-from roquet.cli.admin_commands.message_view import body_text
 from roquet.cli.argument_types import moment, whole_number
 from roquet.client.admin.dead_letters import LetterPlace, Resent, left_count
+from roquet.client.admin.message_texts import body_text
 from roquet.client.errors import NoBroker
 from roquet.client.received import ReceivedMessage
 from roquet.reporting import Fact, Report, ReportTable

@@ -14,12 +14,12 @@ from roquet.cli.admin_commands.failures import DONE, MISUSED, NOT_FOUND, Failed
 from roquet.cli.admin_commands.message_view import (
     matches,
     message_line,
-    message_members,
     message_report,
     messages_report,
 )
 from roquet.cli.argument_types import moment, pair, queue_place, time_span, whole_number
 from roquet.client.admin.follow import FollowFrom
+from roquet.client.admin.message_texts import message_members
 from roquet.client.admin.messages import TraceEvent
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.producer.producer import AsyncProducer

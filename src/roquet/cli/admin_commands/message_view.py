@@ -1,12 +1,16 @@
 """Messages in the output of commands: one line each, or one message in full."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from roquet.client.admin.deliveries import Deliveries
+from roquet.client.admin.message_texts import (
+    body_text,
+    message_members,
+    message_place,
+    stored_body,
+)
 from roquet.client.received import ReceivedMessage
-from roquet.protocol.errors import BadMessage
 from roquet.reporting import Fact, Report, ReportTable
 
 COLUMNS: Final = (
@@ -37,7 +41,7 @@ def message_report(
         "retries": message.retry_count,
         "original_topic": None if message.topic == message.stored_topic else message.topic,
     }
-    members = message_members(message) | more
+    members: dict[str, Fact] = {**message_members(message), **more}
     if as_json:
         return Report(members, _delivery_tables(deliveries, as_json=True))
     # People read texts; programs take bytes.
@@ -61,18 +65,6 @@ def _delivery_tables(deliveries: Deliveries | None, *, as_json: bool) -> list[Re
     return [ReportTable("groups", ("group", "state", "retry", "until", "note"), rows)]
 
 
-def message_members(message: ReceivedMessage) -> dict[str, Fact]:
-    """All members, for programs. A body that is not UTF-8 is included as base64 only."""
-    body = _body(message)
-    return {
-        **dict(zip(COLUMNS[:-2], _place(message), strict=True)),
-        "size": len(body),
-        "body": _text(body),
-        "body_base64": base64.b64encode(body).decode(),
-        "properties": dict(message.properties),
-    }
-
-
 def message_line(message: ReceivedMessage) -> str:
     """One line of `message tail --follow`, the time first."""
     stored = message.stored.astimezone().isoformat(sep=" ", timespec="milliseconds")
@@ -81,48 +73,9 @@ def message_line(message: ReceivedMessage) -> str:
     return "  ".join(filter(None, (stored, place, marks, body_text(message))))
 
 
-def body_text(message: ReceivedMessage, length_max: int | None = None) -> str:
-    body = _body(message)
-    text = _text(body)
-    if text is None:
-        return f"<{len(body)} bytes>"
-    # Control characters belong to no terminal.
-    text = "".join(each if each.isprintable() else "�" for each in text)
-    if length_max is not None and len(text) > length_max:
-        return f"{text[: length_max - 1]}…"
-    return text
-
-
 def _row(message: ReceivedMessage) -> tuple[Fact, ...]:
-    return (*_place(message), len(_body(message)), body_text(message, _BODY_LENGTH_MAX))
-
-
-def _place(message: ReceivedMessage) -> tuple[Fact, ...]:
-    return (
-        message.stored,
-        # Of a retry or a dead letter the one that has this queue and offset.
-        message.stored_topic,
-        message.queue.broker_name,
-        message.queue.queue_id,
-        message.queue_offset,
-        message.message_id,
-        message.tags,
-        " ".join(message.keys) or None,
-    )
-
-
-def _body(message: ReceivedMessage) -> bytes:
-    try:
-        return message.body
-    except BadMessage:
-        return message.record.body  # As stored: it cannot be decompressed.
-
-
-def _text(body: bytes) -> str | None:
-    try:
-        return body.decode()
-    except UnicodeDecodeError:
-        return None
+    place = message_place(message).values()
+    return (*place, len(stored_body(message)), body_text(message, _BODY_LENGTH_MAX))
 
 
 def matches(
@@ -136,5 +89,5 @@ def matches(
     return (
         (key is None or key in message.keys)
         and all(message.properties.get(name) == value for name, value in properties.items())
-        and (text is None or text.encode() in _body(message))
+        and (text is None or text.encode() in stored_body(message))
     )

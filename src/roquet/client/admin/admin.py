@@ -25,6 +25,7 @@ from roquet.client.admin import (
     producers as producer_queries,
     progress as progress_queries,
     resets,
+    sending,
     topics as topic_queries,
     tracking,
     waiting as waiting_queries,
@@ -51,10 +52,10 @@ from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock
 from roquet.protocol.codes import Permission
+from roquet.protocol.messages.message import Message
 from roquet.protocol.names import TOOLS_GROUP
 
 _WHAT: Final = "admin"
-# The group that sends dead letters again.
 
 
 @final
@@ -442,6 +443,10 @@ class AsyncAdmin(AsyncResource):
         servers = self._servers()
         wire_group = servers.wire_name(group)
         return await message_queries.dead_letters(servers, wire_group, begin, end, count_max)
+
+    async def send(self, message: Message) -> SendReceipt:
+        """A message of an operator, as a test. Raises SendError and BadArgument."""
+        return await sending.send(self._servers(), message)
 
     async def resend(self, dead_letters: Sequence[ReceivedMessage]) -> list[SendReceipt]:
         """Sends dead letters to the topics they came from, for all groups that read these.

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from roquet.client.admin.messages import messages_between, origin_of, revived
+from roquet.client.admin.sending import new_producer
 from roquet.client.admin.servers import AdminConfig, AdminServers
 from roquet.client.admin.topics import TopicSettings, TopicStatistics, put_topic
 from roquet.client.errors import ClientError, SomeFailed, TopicNotFound
@@ -29,7 +30,6 @@ from roquet.protocol.names import DLQ_PREFIX, RESENT_PREFIX
 
 log = logging.getLogger(__name__)
 
-_PRODUCER_GROUP: Final = "roquet-admin"
 _TOPIC_SETTINGS: Final = TopicSettings(read_queue_count=1, write_queue_count=1)
 
 
@@ -58,15 +58,8 @@ async def resend(
     servers: AdminServers, dead_letters: Sequence[ReceivedMessage]
 ) -> list[SendReceipt]:
     """Raises BadArgument for a message that is no dead letter, and SomeFailed."""
-    config = servers.config
     again = [revived(dead, servers.user_name(origin_of(dead))) for dead in dead_letters]
-    async with AsyncProducer(
-        config.name_server,
-        _PRODUCER_GROUP,
-        namespace=config.namespace,
-        credentials=config.credentials,
-        tls=config.tls,
-    ) as producer:
+    async with new_producer(servers.config) as producer:
         try:
             receipts = await producer.send_many(again)
         except SomeFailed as failed:

@@ -99,6 +99,7 @@ class Admin(BlockingTwin[AsyncAdmin]):
         return self._each(self._twin.each_dead_letter(group, begin=begin, end=end))
 
     dead_letters = blocking(AsyncAdmin.dead_letters)
+    send = blocking(AsyncAdmin.send)
     resend = blocking(AsyncAdmin.resend)
     resent = blocking(AsyncAdmin.resent)
     brokers = blocking(AsyncAdmin.brokers)

@@ -36,7 +36,16 @@ _SHOWN_AS_THEY_ARE: Final = frozenset("\n\t")
 _SIZES: Final = ("B", "KB", "MB", "GB", "TB")
 
 
-NAVIGATION: Final = (("/", "Overview"),)
+NAVIGATION: Final = (
+    ("/", "Overview"),
+    ("/topics", "Topics"),
+    ("/groups", "Groups"),
+    ("/messages", "Messages"),
+    ("/dead-letters", "Dead letters"),
+    ("/waiting", "Waiting"),
+    ("/brokers", "Brokers"),
+    ("/audit", "Audit"),
+)
 
 
 @dataclass(frozen=True, slots=True)

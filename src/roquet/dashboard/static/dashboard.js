@@ -109,12 +109,13 @@
     }
   });
 
-  // The page follows the cluster, unless it is hidden or something is being typed into it.
+  // The page follows the cluster, unless it is hidden, or something is opened, typed, ticked or marked.
 
   function isBusy(live) {
     const active = document.activeElement;
     return document.hidden || (live.contains(active) && active.matches("input, textarea, select"))
-      || live.querySelector("input:checked") !== null;
+      || live.querySelector("details.card[open], input[name=letter]:checked") !== null
+      || !getSelection().isCollapsed;
   }
 
   function follow() {

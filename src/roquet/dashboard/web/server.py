@@ -15,7 +15,7 @@ from roquet.client.errors import ClientError, GroupNotFound, MessageNotFound, To
 from roquet.clock import SystemClock
 from roquet.dashboard.audit import Audit
 from roquet.dashboard.errors import BadInput, LoginRequired
-from roquet.dashboard.pages import overview
+from roquet.dashboard.pages import dead_letters, groups, messages, overview, servers, topics
 from roquet.dashboard.pages.rendering import DASHBOARD, Dashboard, new_environment, page
 from roquet.dashboard.polling import POLL_S, Poller
 from roquet.dashboard.web import streams
@@ -100,7 +100,7 @@ def _new_app(dashboard: Dashboard) -> web.Application:
         ]
     )
     streams.define(app)
-    for module in (overview,):
+    for module in (overview, topics, groups, messages, dead_letters, servers):
         app.add_routes(module.ROUTES)
     return app
 

@@ -1,0 +1,186 @@
+"""Messages: found by topic, time, key or id; one message with its body and its story."""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from aiohttp import web
+
+from roquet.client.admin.admin import AsyncAdmin
+from roquet.client.admin.deliveries import Deliveries, DeliveryState
+from roquet.client.admin.message_texts import body_text, stored_body
+from roquet.client.admin.messages import TraceEvent
+from roquet.client.received import ReceivedMessage
+from roquet.dashboard.bodies import shown_body
+from roquet.dashboard.errors import BadInput
+from roquet.dashboard.pages.rendering import DASHBOARD, link, page
+
+MESSAGE_COUNT_MAX: Final = 100
+# Of each queue, of a topic that is looked at without further wishes.
+_LAST_COUNT: Final = 20
+_LINE_LENGTH_MAX: Final = 160
+# How a state looks in the story of a message.
+_LOOKS: Final = {
+    DeliveryState.CONSUMED: "good",
+    DeliveryState.DEAD_LETTER: "bad",
+    DeliveryState.WAITS_FOR_RETRY: "warn",
+    DeliveryState.WAITING: "warn",
+    DeliveryState.BROKER_NOT_ASKED: "warn",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    message: ReceivedMessage
+    size: int
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoryStep:
+    """What happened to a message, or is going to."""
+
+    what: str
+    # "good", "warn", "bad" or blank.
+    look: str = ""
+    time: datetime | None = None
+    group: str | None = None
+    note: str = ""
+
+
+def story_of(
+    message: ReceivedMessage, deliveries: Deliveries, trace: Sequence[TraceEvent]
+) -> list[StoryStep]:
+    """Sent, stored, what clients have traced in between, and what became of it in each group."""
+    steps = [
+        StoryStep("sent", "good", message.born, note=str(message.record.born_address)),
+        StoryStep(
+            "stored",
+            "good",
+            message.stored,
+            note=f"{message.queue.broker_name}, queue {message.queue.queue_id},"
+            f" offset {message.queue_offset}",
+        ),
+    ]
+    steps += [
+        StoryStep(
+            each.event,
+            "bad" if each.event == "dead letter" or each.outcome == "failed" else "",
+            each.time,
+            each.group,
+            ", ".join(filter(None, (each.outcome, each.client))),
+        )
+        for each in trace
+        if each.event != "sent"
+    ]
+    steps += [
+        StoryStep(
+            each.state.value,
+            _LOOKS.get(each.state, ""),
+            each.until,
+            each.group,
+            ", ".join(filter(None, (f"retry {each.retry}" if each.retry else None, each.note))),
+        )
+        for each in deliveries.groups
+    ]
+    return steps
+
+
+def moment_of_field(text: str) -> datetime | None:
+    """In UTC unless it has a zone; None for a blank. Raises BadInput."""
+    if not text.strip():
+        return None
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise BadInput(f"{text!r} is not a time such as 2026-11-15T20:16") from None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
+async def messages(request: web.Request) -> web.Response:
+    dashboard, query = request.app[DASHBOARD], request.query
+    topic, key, message_id = (query.get(name, "").strip() for name in ("topic", "key", "id"))
+    if topic and message_id:
+        raise web.HTTPSeeOther(link("messages", topic, message_id))
+    begin, end = (moment_of_field(query.get(name, "")) for name in ("from", "to"))
+    admin = dashboard.admin.partial()
+    found: list[ReceivedMessage] = []
+    if topic and key:
+        found = await admin.messages_by_key(
+            topic, key, begin=begin, end=end, count_max=MESSAGE_COUNT_MAX
+        )
+    elif topic and (begin or end):
+        found = await admin.messages_between(
+            topic, begin=begin, end=end, count_max=MESSAGE_COUNT_MAX
+        )
+    elif topic:
+        found = await _last(admin, topic)
+    return page(
+        request,
+        "messages.html",
+        is_live=False,
+        topics=[] if dashboard.poller.snapshot is None else list(dashboard.poller.snapshot.topics),
+        topic=topic,
+        key=key,
+        begin=query.get("from", ""),
+        end=query.get("to", ""),
+        rows=list(map(message_row, found)),
+        is_cut=len(found) == MESSAGE_COUNT_MAX,
+        missing=admin.missing,
+    )
+
+
+def message_row(message: ReceivedMessage) -> MessageRow:
+    return MessageRow(message, len(stored_body(message)), body_text(message, _LINE_LENGTH_MAX))
+
+
+async def _last(admin: AsyncAdmin, topic: str) -> list[ReceivedMessage]:
+    """The newest of all queues, the newest first."""
+    statistics = await admin.topic_statistics(topic)
+    starts = {
+        each.queue: max(each.min_offset, each.max_offset - _LAST_COUNT)
+        for each in statistics.queues
+    }
+    ends = {each.queue: each.max_offset for each in statistics.queues}
+    async with aclosing(admin.follow(topic, starts, ends=ends)) as following:
+        found = [each async for each in following]
+    found.sort(key=lambda each: (each.stored, each.queue_offset), reverse=True)
+    return found[:MESSAGE_COUNT_MAX]
+
+
+async def message(request: web.Request) -> web.Response:
+    admin = request.app[DASHBOARD].admin.partial()
+    topic, message_id = request.match_info["topic"], request.match_info["id"]
+    found = await admin.message(topic, message_id)
+    deliveries = await admin.deliveries(found)
+    trace = await admin.trace(found.message_id)
+    return page(
+        request,
+        "message.html",
+        is_live=False,
+        topic=topic,
+        message=found,
+        body=shown_body(stored_body(found), request.query.get("view")),
+        story=story_of(found, deliveries, trace),
+        not_asked=deliveries.not_asked,
+    )
+
+
+async def body(request: web.Request) -> web.Response:
+    """As a file: a browser must not run what somebody has sent."""
+    topic, message_id = request.match_info["topic"], request.match_info["id"]
+    found = await request.app[DASHBOARD].admin.partial().message(topic, message_id)
+    return web.Response(
+        body=stored_body(found),
+        content_type="application/octet-stream",
+        headers={"Content-Disposition": 'attachment; filename="body.bin"'},
+    )
+
+
+ROUTES: Final = (
+    web.get("/messages", messages),
+    web.get("/messages/{topic}/{id}", message),
+    web.get("/messages/{topic}/{id}/body", body),
+)
