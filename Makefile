@@ -69,7 +69,7 @@ pythons: $(READY)  ## the inner loop with the oldest and the newest supported Py
 
 # Three workers keep two cores busy; what mostly waits, for JVMs and for time to pass, runs five wide. Spark
 # has the machine for itself: it gives its Python ten seconds to start.
-WAITING := tests/interop tests/faults tests/newcomer tests/oncall
+WAITING := tests/interop tests/faults tests/newcomer tests/oncall tests/browser
 define RUN_TESTS
 	@$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -n 3 --dist loadgroup $(addprefix --ignore ,$(WAITING) tests/pipeline) tests
 	@$(BIN)/pytest -n 5 --dist loadgroup $(WAITING)

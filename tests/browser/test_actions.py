@@ -1,0 +1,122 @@
+"""Actions in a real browser really act; and a broker that is gone does not blank a page."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from roquet.client.blocking.admin import Admin
+from roquet.testing.blocking import BlockingCluster
+from tests.support.apache import ApacheCluster
+from tests.support.jars import ApacheVersion
+from tests.support.our_dashboard import OurDashboard
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+def test_a_topic_is_created_sent_to_and_deleted(
+    served: OurDashboard, cluster: BlockingCluster, page: Page
+) -> None:
+    page.goto(f"{served.base}/topics")
+    page.get_by_text("Create a topic").click()
+    page.get_by_label("Name", exact=True).fill("made-here")
+    page.get_by_role("button", name="Create", exact=True).click()
+    expect(page.get_by_role("status")).to_have_text("Topic made-here is created.")
+    page.get_by_text("Send a test message").click()
+    page.get_by_label("Body").fill("hello <b>you</b>")
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect(page.get_by_role("status")).to_contain_text("is sent to made-here")
+    assert [each.body for each in cluster.received("made-here")] == [b"hello <b>you</b>"]
+    page.get_by_text("Delete the topic").click()
+    page.get_by_label("Type its name").fill("made-here")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.get_by_role("status")).to_have_text("Topic made-here is deleted.")
+    with Admin(cluster.name_server) as admin:
+        assert "made-here" not in admin.topics()
+
+
+def test_a_group_is_moved_after_a_preview_and_paused(
+    served: OurDashboard, cluster: BlockingCluster, page: Page
+) -> None:
+    page.goto(f"{served.base}/groups/warehouse")
+    page.get_by_text("Move the group (reset)").click()
+    page.locator("select[name=to]").select_option("first")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator("main")).to_contain_text("Messages read again")
+    page.get_by_role("button", name="Move it").click()
+    expect(page.get_by_role("status")).to_contain_text("Group warehouse is moved")
+    with Admin(cluster.name_server) as admin:
+        assert admin.progress("warehouse", topic="orders").lag == 5
+        page.get_by_role("button", name="Pause the group").click()
+        expect(page.get_by_role("status")).to_contain_text("gets no more messages")
+        assert not any(each.is_enabled for each in admin.group_settings("warehouse").values())
+        page.get_by_role("button", name="Resume the group").click()
+        expect(page.get_by_role("status")).to_contain_text("gets messages again")
+    page.goto(f"{served.base}/audit")
+    expect(page.locator("tbody")).to_contain_text("pause group warehouse")
+
+
+def test_dead_letters_are_sent_again_after_a_dry_run(
+    served: OurDashboard, cluster: BlockingCluster, page: Page
+) -> None:
+    before = len(cluster.received("orders"))
+    page.goto(f"{served.base}/dead-letters/billing")
+    page.get_by_label("Tick all").check()
+    page.get_by_role("button", name="Send again").click()
+    expect(page.locator("h1")).to_have_text("Send again")
+    assert len(cluster.received("orders")) == before
+    page.get_by_role("button", name="Send them").click()
+    expect(page.get_by_role("status")).to_contain_text("were sent again")
+    assert len(cluster.received("orders")) == before + 1
+
+
+def test_a_broker_that_stops_while_one_looks_is_named_and_comes_back(
+    served: OurDashboard, cluster: BlockingCluster, page: Page
+) -> None:
+    page.goto(served.base)
+    expect(page.locator(".set")).to_have_count(2)
+    cluster.stop_broker("broker-b")
+    expect(page.locator(".set")).to_have_count(1)
+    expect(page.locator("h1")).to_have_text("Overview")
+    cluster.start_broker("broker-b")
+    expect(page.locator(".set")).to_have_count(2)
+
+
+def test_without_name_servers_pages_show_what_was_known(
+    served: OurDashboard, cluster: BlockingCluster, page: Page
+) -> None:
+    page.goto(f"{served.base}/topics")
+    cluster.stop_name_server()
+    try:
+        expect(page.get_by_role("alert")).to_contain_text("The cluster does not answer")
+        expect(page.get_by_role("link", name="payments")).to_be_visible()
+    finally:
+        cluster.start_name_server()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+@pytest.mark.java
+@pytest.mark.full("starts a JVM; other pages are covered with our brokers")
+def test_pages_of_an_apache_cluster_say_what_is_not_known(tmp_path: Path, page: Page) -> None:
+    with (
+        ApacheCluster(ApacheVersion.V4_9_7, tmp_path / "apache") as apache,
+        OurDashboard(tmp_path / "ours", apache.name_server.address, "--allow-changes") as served,
+    ):
+        page.goto(f"{served.base}/topics")
+        page.get_by_text("Create a topic").click()
+        page.get_by_label("Name", exact=True).fill("orders")
+        page.get_by_role("button", name="Create", exact=True).click()
+        expect(page.get_by_role("status")).to_have_text("Topic orders is created.")
+        page.get_by_text("Send a test message").click()
+        page.get_by_label("Body").fill("hello")
+        page.get_by_role("button", name="Send", exact=True).click()
+        expect(page.get_by_role("status")).to_contain_text("is sent to orders")
+        page.goto(f"{served.base}/messages?topic=orders")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        page.locator("tbody a").click()
+        expect(page.locator(".story")).to_contain_text("stored")
+        for path in ("/", "/topics", "/groups", "/brokers"):
+            page.goto(served.base + path)
+            expect(page.locator("h1")).to_be_visible()
+        page.goto(f"{served.base}/waiting")
+        expect(page.locator("main")).to_contain_text("only Roquet brokers report it")
