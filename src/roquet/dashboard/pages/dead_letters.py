@@ -16,6 +16,7 @@ from roquet.dashboard.errors import BadInput
 from roquet.dashboard.pages.changes import change, field
 from roquet.dashboard.pages.messages import MessageRow, message_row
 from roquet.dashboard.pages.rendering import DASHBOARD, link, page
+from roquet.dashboard.pages.sharing import shared
 from roquet.dashboard.web.guard import SESSION
 
 LETTER_COUNT_MAX: Final = 200
@@ -136,7 +137,7 @@ async def export(request: web.Request) -> web.StreamResponse:
 
 
 ROUTES: Final = (
-    web.get("/dead-letters", groups),
+    web.get("/dead-letters", shared(groups)),
     web.get("/dead-letters/{group}", letters),
     web.get("/dead-letters/{group}/export", export),
     web.post("/dead-letters/{group}/preview", preview),

@@ -16,6 +16,7 @@ from roquet.client.group.start_offset import StartFrom
 from roquet.dashboard.errors import BadInput
 from roquet.dashboard.pages.changes import change, field
 from roquet.dashboard.pages.rendering import DASHBOARD, Listing, link, page
+from roquet.dashboard.pages.sharing import shared
 from roquet.dashboard.snapshot import Snapshot
 from roquet.dashboard.web.guard import SESSION
 
@@ -243,7 +244,7 @@ def _place(name: str) -> str:
 
 
 ROUTES: Final = (
-    web.get("/groups", groups),
+    web.get("/groups", shared(groups)),
     web.get("/groups/{group}", group),
     web.post("/groups/{group}/preview", preview_reset),
     web.post("/groups/{group}/reset", apply_reset),

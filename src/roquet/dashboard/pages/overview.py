@@ -13,6 +13,7 @@ from roquet.client.admin.doctor.finding import Line, Severity
 from roquet.client.admin.missing import LostBroker
 from roquet.dashboard.history import History, SeriesKey, full_at
 from roquet.dashboard.pages.rendering import DASHBOARD, page
+from roquet.dashboard.pages.sharing import shared
 from roquet.dashboard.snapshot import Snapshot
 
 # Apache's brokers refuse messages at this usage of the disk, and ours do unless they are set up
@@ -107,4 +108,4 @@ async def overview(request: web.Request) -> web.Response:
     )
 
 
-ROUTES: Final = (web.get("/", overview),)
+ROUTES: Final = (web.get("/", shared(overview)),)

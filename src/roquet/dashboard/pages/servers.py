@@ -10,6 +10,7 @@ from aiohttp import web
 from roquet.client.admin.cluster import BrokerAccounts, BrokerInfo
 from roquet.client.errors import ClientError
 from roquet.dashboard.pages.rendering import DASHBOARD, page
+from roquet.dashboard.pages.sharing import shared
 
 # Settings that every broker has for itself.
 _OWN: Final = frozenset(
@@ -85,7 +86,7 @@ async def audit(request: web.Request) -> web.Response:
 
 
 ROUTES: Final = (
-    web.get("/waiting", waiting),
+    web.get("/waiting", shared(waiting)),
     web.get("/brokers", brokers),
     web.get("/audit", audit),
 )

@@ -14,6 +14,7 @@ from roquet.client.errors import RequestRefused
 from roquet.dashboard.errors import BadInput
 from roquet.dashboard.pages.changes import change, field, flag, number
 from roquet.dashboard.pages.rendering import DASHBOARD, Listing, link, page
+from roquet.dashboard.pages.sharing import shared
 from roquet.dashboard.snapshot import Snapshot
 from roquet.protocol.codes import Permission
 from roquet.protocol.messages.message import Message
@@ -211,7 +212,7 @@ async def _settings(request: web.Request, before: TopicSettings) -> TopicSetting
 
 
 ROUTES: Final = (
-    web.get("/topics", topics),
+    web.get("/topics", shared(topics)),
     web.post("/topics", create),
     web.get("/topics/{topic}", topic),
     web.post("/topics/{topic}/change", change_settings),

@@ -17,6 +17,7 @@ from roquet.dashboard.audit import Audit
 from roquet.dashboard.errors import BadInput, LoginRequired
 from roquet.dashboard.pages import dead_letters, groups, messages, overview, servers, topics
 from roquet.dashboard.pages.rendering import DASHBOARD, Dashboard, new_environment, page
+from roquet.dashboard.pages.sharing import SHARED_PAGES, SharedPages
 from roquet.dashboard.polling import POLL_S, Poller
 from roquet.dashboard.web import streams
 from roquet.dashboard.web.guard import (
@@ -91,6 +92,7 @@ def _new_app(dashboard: Dashboard) -> web.Application:
         middlewares=[dashboard.guard.middleware, _failures_shown], client_max_size=_FORM_SIZE_MAX
     )
     app[DASHBOARD] = dashboard
+    app[SHARED_PAGES] = SharedPages()
     app.add_routes([web.static(STATIC_PATH, STATIC)])
     app.add_routes(
         [
