@@ -20,7 +20,9 @@ def test_its_pieces_print_what_was_sent(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    reading, looking = (block.text for block in blocks_of(PAGE) if block.language == "python")
+    reading, looking, framing = (
+        block.text for block in blocks_of(PAGE) if block.language == "python"
+    )
     with Producer(cluster.name_server, "shop") as producer:
         for tags in ("new", "new", "paid"):
             producer.send(Message("orders", b"one coffee", tags=tags))
@@ -34,11 +36,10 @@ def test_its_pieces_print_what_was_sent(
     ingest(spark, plan)
     path = tmp_path / "page.py"
     # Spark's own process has a directory of its own to look for the lake in.
-    path.write_text(
-        reading.replace("127.0.0.1:9876", cluster.name_server) + looking.replace("lake", str(lake))
-    )
+    program = reading + looking.replace("lake", str(lake)) + framing
+    path.write_text(program.replace("127.0.0.1:9876", cluster.name_server))
     runpy.run_path(str(path))
-    *lines, counts = capsys.readouterr().out.splitlines()
+    *lines, counts, frame_count = capsys.readouterr().out.splitlines()
     cells = [line.strip("|").split("|") for line in lines if line.startswith("|")]
     assert sorted([each.strip() for each in row] for row in cells) == [
         ["new", "2"],
@@ -46,3 +47,4 @@ def test_its_pieces_print_what_was_sent(
         ["tags", "count"],
     ]
     assert counts.split() == ["3", "3", "3"]
+    assert frame_count == "3"

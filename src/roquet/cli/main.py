@@ -59,6 +59,9 @@ _COMMANDS: Final = {
     "store": _Command(
         "roquet.cli.store", "Inspect, verify, dump and repair the files of a broker."
     ),
+    "sql": _Command(
+        "roquet.cli.sql", "Query topics, a store directory or a lake in SQL, without Spark."
+    ),
     "spark": _Command("roquet.cli.spark", "Run the jobs of the data pipeline on Spark."),
     "frames": _Command("roquet.cli.frames", "Decode recorded frames of the wire protocol."),
 }

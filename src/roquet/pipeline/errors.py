@@ -9,6 +9,7 @@
         DamagedStore        a store directory with damage, read with onDamage=fail
         BadRow              a row that cannot become a message
         NotAllEnded         messages of a committed batch that are not delivered yet
+        BadQuery            an SQL statement that cannot be run
         BadLake             a directory that is not a lake, or that another program wrote to
 
 Spark shows little of an error from its Python processes but its text, so each text has in one
@@ -94,6 +95,10 @@ class NotAllEnded(PipelineError):
         self.what = what
         self.count = count
         self.reason = reason
+
+
+class BadQuery(PipelineError):
+    """An SQL statement with a mistake, or one that failed; the text is that of the engine."""
 
 
 class BadLake(PipelineError):

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote
 
 import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession, functions as sql
@@ -24,14 +23,14 @@ from roquet.pipeline import register
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.data_sources import message_schema
 from roquet.pipeline.errors import BadLake, BadOption
-from roquet.pipeline.lake.files import quarantine_of
+from roquet.pipeline.lake.files import quarantine_of, topic_of
 from roquet.pipeline.lake.metadata import LakeSettings, PublishLog, read_settings
 from roquet.pipeline.lake.state import LakeState
 from roquet.pipeline.options.declaring import json_object, read_options
 from roquet.pipeline.options.reading import ReadOptions, TopicOptions
 from roquet.pipeline.queue_offsets import flat_table, queue_key, read_nested_table
-from roquet.pipeline.source.batch import pull_group
 from roquet.pipeline.source.positions import batch_ranges
+from roquet.pipeline.source.rows import pull_group
 from roquet.protocol.messages.message import KEY_SEPARATOR
 from roquet.settings.options import TIME_MS
 
@@ -249,11 +248,6 @@ def in_hours(paths: Iterable[str], start_ms: int | None, end_ms: int | None) -> 
                 continue
         found.append(path)
     return found
-
-
-def topic_of(path: str) -> str:
-    """Of a file below a lake."""
-    return unquote(path.partition("/")[0].removeprefix("topic="))
 
 
 def _moment(name: str, text: str | None) -> int | None:

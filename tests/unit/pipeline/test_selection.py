@@ -12,7 +12,7 @@ from roquet.client.errors import ClientError
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake, BadOption
 from roquet.pipeline.lake.entries import QueueIncarnation
-from roquet.pipeline.lake.files import MissingRange, published_path
+from roquet.pipeline.lake.files import MissingRange, published_path, topic_of
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.planning import QueueRange
@@ -23,7 +23,6 @@ from roquet.pipeline.selection import (
     pinned,
     read_ends,
     tags_in,
-    topic_of,
 )
 from roquet.testing.blocking import BlockingCluster
 from tests.support.lake_pieces import QUEUE, staged

@@ -40,6 +40,9 @@ class TopicReader(BlockingTwin[AsyncTopicReader]):
     earliest_store_times = blocking(AsyncTopicReader.earliest_store_times)
     committed = blocking(AsyncTopicReader.committed)
     commit = blocking(AsyncTopicReader.commit)
+    to_arrow = blocking(AsyncTopicReader.to_arrow)
+    to_pandas = blocking(AsyncTopicReader.to_pandas)
+    to_polars = blocking(AsyncTopicReader.to_polars)
 
     def records(
         self,

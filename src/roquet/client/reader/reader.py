@@ -10,11 +10,11 @@ passed to `commit`. Any number of readers may read the same topic, in any number
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, NamedTuple, TypedDict, TypeVar, Unpack, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, TypeVar, Unpack, final
 
 from roquet.client.admin.servers import AdminConfig, AdminServers
 from roquet.client.admin.topics import list_topics
@@ -30,6 +30,7 @@ from roquet.client.lifecycle import AsyncResource, Lifecycle
 from roquet.client.names import check_group, wrapped
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import RecordChunk
+from roquet.client.reader.frames import check_columns, decode_chunk, polars_frame, table_of
 from roquet.client.reader.range_reader import RangeReader, ReadAheadLimits, ReadOrder
 from roquet.client.reader.retrying_puller import RetryingPuller
 from roquet.client.reader.time_search import TimeSearch
@@ -47,6 +48,9 @@ from roquet.protocol.fields import AddressedHeader
 from roquet.protocol.headers.groups import UnregisterClientHeader
 from roquet.protocol.names import RETRY_PREFIX
 from roquet.protocol.subscription import Subscription
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Every broker has this group, for tools that read messages and keep no offsets.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
@@ -299,11 +303,54 @@ class AsyncTopicReader(AsyncResource):
                 for message in batch:
                     yield message
 
+    # Tables.
+
+    async def to_arrow(
+        self,
+        topic: str,
+        columns: Sequence[str] | None = None,
+        *,
+        since: datetime | None = None,
+        subscription: Subscription = ALL,
+        skip_gone: bool = False,
+    ) -> "pa.Table":
+        """The messages that a topic has now as an Arrow table, all of them in memory.
+
+        `columns` are those of Spark's format `rocketmq`: fewer are quicker. The rest is as in
+        `messages`. Raises ImportError without numpy and pyarrow (`pip install roquet[sql]`),
+        BadArgument for an unknown column, and as `messages` does.
+        """
+        wanted = check_columns(columns)
+        chunks = self._chunks(topic, since, subscription, skip_gone=skip_gone)
+        async with aclosing(chunks):
+            batches = [decode_chunk(chunk, wanted) async for chunk in chunks if chunk.count]
+        return table_of(batches, wanted, topic)
+
+    async def to_pandas(
+        self, topic: str, columns: Sequence[str] | None = None, *, since: datetime | None = None
+    ) -> Any:
+        """As `to_arrow`, as a DataFrame of pandas."""
+        return (await self.to_arrow(topic, columns, since=since)).to_pandas()
+
+    async def to_polars(
+        self, topic: str, columns: Sequence[str] | None = None, *, since: datetime | None = None
+    ) -> Any:
+        """As `to_arrow`, as a DataFrame of polars, in which properties are lists of pairs."""
+        return polars_frame(await self.to_arrow(topic, columns, since=since))
+
     # How it is done.
 
     async def _batches(
         self, topic: str, since: datetime | None, subscription: Subscription, *, skip_gone: bool
     ) -> AsyncGenerator[list[ReceivedMessage], None]:
+        chunks = self._chunks(topic, since, subscription, skip_gone=skip_gone)
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield received_messages(chunk.data, chunk.queue, self._config.namespace)
+
+    async def _chunks(
+        self, topic: str, since: datetime | None, subscription: Subscription, *, skip_gone: bool
+    ) -> AsyncGenerator[RecordChunk, None]:
         bounds = await self.bounds(await self.queues(topic))
         starts = {queue: start for queue, (start, _) in bounds.items()}
         if since is not None:
@@ -315,7 +362,7 @@ class AsyncTopicReader(AsyncResource):
             )
             async with aclosing(chunks):
                 async for chunk in chunks:
-                    yield received_messages(chunk.data, queue, self._config.namespace)
+                    yield chunk
 
     def _tools(self) -> _Tools:
         """Raises NotOpen, UsedAfterFork or WrongLoop."""

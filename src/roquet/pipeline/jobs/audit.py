@@ -21,7 +21,7 @@ from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.queries import run_query
 from roquet.pipeline.selection import Selection, lake_settings, pinned, quarantined, selected
-from roquet.pipeline.source.batch import pull_group
+from roquet.pipeline.source.rows import pull_group
 
 EXAMPLES: Final = 10
 ID_DEFAULT: Final = "coalesce(msgId, offsetMsgId)"

@@ -38,7 +38,6 @@ from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import Include, StoreOptions
 from roquet.pipeline.queries import run_tasks
 from roquet.pipeline.queue_offsets import queue_key
-from roquet.pipeline.store_source.batch import splits_of
 from roquet.pipeline.store_source.lake_staging import (
     SplitTask,
     StoredQueue,
@@ -49,6 +48,7 @@ from roquet.pipeline.store_source.lake_staging import (
     stored_queues,
 )
 from roquet.pipeline.store_source.rows import StoreSplit
+from roquet.pipeline.store_source.splits import splits_of
 
 log = logging.getLogger(__name__)
 

@@ -36,9 +36,9 @@ from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.queries import run_query
 from roquet.pipeline.queue_offsets import StreamOffset
-from roquet.pipeline.source.batch import pull_group
 from roquet.pipeline.source.lake_staging import SOURCE_NAME, StagingSource
 from roquet.pipeline.source.positions import named_queues
+from roquet.pipeline.source.rows import pull_group
 
 log = logging.getLogger(__name__)
 

@@ -131,6 +131,11 @@ def compacted_path(directory: str, entry_number: int, index: int) -> str:
     return f"{directory}/{topic}-joined-{entry_number}-{index}.parquet"
 
 
+def topic_of(path: str) -> str:
+    """Of a file below a lake."""
+    return unquote(path.partition("/")[0].removeprefix("topic="))
+
+
 def directory_of(path: str) -> str:
     """Below the lake: one for each topic and hour."""
     return path.rpartition("/")[0]

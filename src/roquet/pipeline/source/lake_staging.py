@@ -26,7 +26,7 @@ from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import StagingOptions
 from roquet.pipeline.planning import core_count, task_count
 from roquet.pipeline.queue_offsets import StreamOffset, queue_key, ranges_between
-from roquet.pipeline.source.batch import read_ranges
+from roquet.pipeline.source.rows import read_ranges
 from roquet.pipeline.source.stream import StreamReader
 
 log = logging.getLogger(__name__)

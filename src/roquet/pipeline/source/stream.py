@@ -40,7 +40,7 @@ from roquet.pipeline.errors import DataLoss
 from roquet.pipeline.options.reading import Position, ReadOptions
 from roquet.pipeline.planning import admitted, is_held_back
 from roquet.pipeline.queue_offsets import StreamOffset, flat_table, ranges_between
-from roquet.pipeline.source.batch import average_size, planned, pull_group, read_rows
+from roquet.pipeline.source.batch import planned, read_rows
 from roquet.pipeline.source.positions import (
     FoundQueues,
     existing_queues,
@@ -48,6 +48,7 @@ from roquet.pipeline.source.positions import (
     queues_of,
     starting_offsets,
 )
+from roquet.pipeline.source.rows import average_size, pull_group
 
 
 class QueueState(NamedTuple):

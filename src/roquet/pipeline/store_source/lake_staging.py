@@ -17,8 +17,8 @@ from roquet.pipeline.lake.staging import StagedWriter, lake_columns
 from roquet.pipeline.options.reading import StoreOptions
 from roquet.pipeline.planning import QueueRange
 from roquet.pipeline.queue_offsets import queue_key
-from roquet.pipeline.store_source.batch import store_directory
 from roquet.pipeline.store_source.rows import StoreSplit, read_split
+from roquet.pipeline.store_source.splits import store_directory
 from roquet.protocol.messages.record import read_record
 from roquet.store.offline.reader import StoreReader
 

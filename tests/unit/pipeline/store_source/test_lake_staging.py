@@ -15,7 +15,6 @@ from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import StoreOptions
 from roquet.pipeline.planning import QueueRange
-from roquet.pipeline.store_source.batch import splits_of
 from roquet.pipeline.store_source.lake_staging import (
     SplitTask,
     StoredQueue,
@@ -25,6 +24,7 @@ from roquet.pipeline.store_source.lake_staging import (
     stage_split,
     stored_queues,
 )
+from roquet.pipeline.store_source.splits import splits_of
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock

@@ -1,0 +1,165 @@
+"""Runs one SQL statement over tables of messages, by DuckDB.
+
+Tables are found by their names in the statement: DuckDB names the first one that it does not know,
+which is registered, and is asked again. Its plan then tells which columns have to be decoded.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import duckdb
+import msgspec
+
+from roquet.pipeline.errors import BadQuery
+from roquet.pipeline.sql.tables import LakeFiles, MessageTable, Tables
+
+_UNKNOWN_TABLE: Final = re.compile(r'Table with name "?(?P<name>.+?)"? does not exist')
+# Without these, a condition is part of the scan, and its columns are not in the plan.
+_HIDING_COLUMNS: Final = "filter_pushdown,statistics_propagation,empty_result_pullup"
+_TOPICS_SHOWN: Final = 20
+# What a query holds in memory beyond that is written to temporary files.
+_MEMORY: Final = "1GB"
+_SETTINGS: Final[Mapping[str, str | bool]] = {
+    "memory_limit": _MEMORY,
+    # Nothing is fetched from the network.
+    "autoinstall_known_extensions": False,
+}
+_ROWS_AT_ONCE: Final = 1024
+# The names of directories have values; later files may have more columns.
+_HIVE: Final = (
+    "hive_partitioning = true, union_by_name = true,"
+    " hive_types = {'topic': VARCHAR, 'dt': DATE, 'hour': INTEGER}"
+)
+
+
+class QueryResult(NamedTuple):
+    """`rows` are fetched as they are taken."""
+
+    columns: Sequence[str]
+    rows: Iterator[tuple[Any, ...]]
+
+
+@contextmanager
+def run_sql(
+    statement: str, tables: Tables, on_rows: Callable[[int], None] = lambda _: None
+) -> Iterator[QueryResult]:
+    """The result of a statement. Its rows are there as long as the context is open.
+
+    `on_rows` is called with numbers of messages that were read. Raises BadQuery, and what the
+    tables raise.
+    """
+    with duckdb.connect(config=dict(_SETTINGS)) as connection:
+        used: dict[str, MessageTable] = {}
+        with _failures_translated(used):
+            _register(connection, statement, tables, used, on_rows)
+            _choose_columns(connection, statement, used)
+            connection.execute(statement)
+        description = connection.description or []
+        yield QueryResult([each[0] for each in description], _rows(connection, used))
+
+
+def _rows(
+    connection: duckdb.DuckDBPyConnection, used: Mapping[str, MessageTable]
+) -> Iterator[tuple[Any, ...]]:
+    with _failures_translated(used):
+        while rows := connection.fetchmany(_ROWS_AT_ONCE):
+            yield from rows
+
+
+def _register(
+    connection: duckdb.DuckDBPyConnection,
+    statement: str,
+    tables: Tables,
+    used: dict[str, MessageTable],
+    on_rows: Callable[[int], None],
+) -> None:
+    """Registers the tables that the statement names."""
+    if len(connection.extract_statements(statement)) != 1:
+        raise BadQuery("give exactly one SQL statement")
+    known: set[str] = set()
+    while True:
+        try:
+            connection.execute(f"EXPLAIN {statement}")
+        except duckdb.CatalogException as error:
+            found = _UNKNOWN_TABLE.search(str(error))
+            if found is None or found["name"] in known:
+                raise
+            name = found["name"]
+            known.add(name)
+            table = tables.table(_topic(name, tables), on_rows)
+            if isinstance(table, MessageTable):
+                used[name] = table
+                connection.register(name, table)
+            else:
+                _register_files(connection, name, table)
+        else:
+            return
+
+
+def _topic(name: str, tables: Tables) -> str:
+    """The topic of that name, or the only one that differs in case. Raises BadQuery."""
+    names = tables.names()
+    if name in names:
+        return name
+    similar = [each for each in names if each.lower() == name.lower()]
+    if len(similar) == 1:
+        return similar[0]
+    shown = ", ".join(sorted(names)[:_TOPICS_SHOWN]) or "none"
+    left = len(names) - _TOPICS_SHOWN
+    more = f" and {left} more" if left > 0 else ""
+    raise BadQuery(f"no topic {name!r}; topics: {shown}{more}")
+
+
+def _register_files(connection: duckdb.DuckDBPyConnection, name: str, files: LakeFiles) -> None:
+    if not files.paths:
+        connection.register(name, files.schema.empty_table())
+        return
+    paths = ", ".join(_quoted(path, "'") for path in files.paths)
+    connection.execute(
+        f"CREATE VIEW {_quoted(name, chr(34))} AS FROM read_parquet([{paths}], {_HIVE})"
+    )
+
+
+def _quoted(text: str, mark: str) -> str:
+    """As a name or a text of SQL."""
+    return f"{mark}{text.replace(mark, mark * 2)}{mark}"
+
+
+def _choose_columns(
+    connection: duckdb.DuckDBPyConnection, statement: str, used: Mapping[str, MessageTable]
+) -> None:
+    """Sets what has to be decoded: what scans project in a plan that leaves conditions above."""
+    if not used:
+        return
+    connection.execute(f"SET disabled_optimizers = '{_HIDING_COLUMNS}'")
+    row = connection.execute(f"EXPLAIN (FORMAT json) {statement}").fetchone()
+    connection.execute("RESET disabled_optimizers")
+    assert row is not None
+    columns = projected(msgspec.json.decode(row[1]))
+    for table in used.values():
+        table.columns = columns
+
+
+def projected(plan: Any) -> set[str]:
+    """The columns that the scans of a plan project, by its JSON."""
+    if isinstance(plan, list):
+        return set[str]().union(*map(projected, plan))
+    names = plan.get("extra_info", {}).get("Projections", [])
+    of_this = {names} if isinstance(names, str) else set(names)
+    return of_this | projected(plan.get("children", []))
+
+
+@contextmanager
+def _failures_translated(used: Mapping[str, MessageTable]) -> Iterator[None]:
+    """DuckDB wraps what a scan raised; that is raised as it was."""
+    try:
+        yield
+    except duckdb.Error as error:
+        for table in used.values():
+            if table.failure is not None:
+                raise table.failure from None
+        if isinstance(error, duckdb.InterruptException):
+            raise KeyboardInterrupt from None
+        raise BadQuery(" ".join(str(error).split())) from None

@@ -1,0 +1,69 @@
+"""`roquet sql`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from roquet.cli import sql
+from roquet.pipeline.lake.lake import Lake
+from roquet.pipeline.lake.metadata import LakeSettings
+from tests.support.command_line import Finished, roquet
+from tests.support.drafts import draft
+from tests.support.lake_rows import message_batch, staged_rows
+from tests.support.stores import opened
+from tests.unit.cli.conftest import Shop
+
+
+def test_a_statement_over_topics_prints_a_table(shop: Shop) -> None:
+    statement = "select brokerName, count(*) as messages from orders group by all order by 1"
+    found = roquet("sql", statement, "-n", shop.name_server)
+    assert found == Finished(
+        0,
+        "brokerName  messages\n----------  --------\nbroker-a           3\nbroker-b           2\n",
+        "",
+    )
+
+
+def test_rows_are_printed_as_csv_or_json(tmp_path: Path) -> None:
+    statement = "select body, tags, {'a': [queueId]} as more from orders order by queueOffset"
+    with opened(tmp_path) as store:
+        store.append(draft(b"\xffx", topic="orders"))
+        store.append(draft(b"1", topic="orders"))
+        lines = roquet("sql", statement, "--store", tmp_path, "--format", "json").stdout.split("\n")
+        as_csv = roquet("sql", statement, "--store", tmp_path, "--format", "csv").stdout
+    assert [json.loads(line) for line in lines if line] == [
+        {"body": "\\xffx", "tags": None, "more": {"a": [0]}},
+        {"body": "1", "tags": None, "more": {"a": [0]}},
+    ]
+    assert as_csv == 'body,tags,more\n\\xffx,,"{""a"":[0]}"\n1,,"{""a"":[0]}"\n'
+
+
+def test_a_long_table_is_cut_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "_TABLE_ROWS_MAX", 3)
+    with Lake.open(tmp_path, LakeSettings()) as lake:
+        lake.publish(staged_rows(lake, message_batch(0, range(5))))
+    found = roquet("sql", "select queueOffset from orders order by 1", "--lake", tmp_path)
+    assert found.stdout.split() == ["queueOffset", "-----------", "0", "1", "2"]
+    assert found.stderr == "roquet sql: the first 3 rows; --format csv or json prints all\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "says"),
+    [
+        (("from orders", "--lake", "nowhere"), 1, "no lake in nowhere"),
+        (("from orders", "--lake", "x", "--start", "0"), 2, "use WHERE storeTimestamp"),
+        (("from orders", "--store", "nowhere"), 1, "nowhere"),
+        (("from orders", "-n", "nowhere"), 1, "option 'nameServer'"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: tuple[str, ...], exit_code: int, says: str) -> None:
+    found = roquet("sql", *arguments)
+    assert found.exit_code == exit_code
+    assert says in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_without_duckdb_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "find_spec", lambda _: None)
+    assert "pip install roquet[sql]" in roquet("sql", "select 1").stderr
