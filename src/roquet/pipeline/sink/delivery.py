@@ -177,17 +177,21 @@ class Deliverer:
     async def _missing_rows(self, request: SendRequest) -> SendRequest | None:
         """The request without what is stored."""
         stored: set[str] = set()
+        unknown = {row.id for row in request.rows}
 
-        async def look(message_id: str) -> None:
-            async def ask(_count: int) -> bool:
-                topic, timeout_s = request.topic, self._timeouts.request_s
-                queues = await self._producer.queues(topic, timeout_s=timeout_s)
-                return await is_stored_anywhere(self._producer, queues, message_id, self._timeouts)
+        async def ask(_count: int) -> None:
+            topic, timeout_s = request.topic, self._timeouts.request_s
+            # Asked for once: a name server is not asked for every row.
+            queues = await self._producer.queues(topic, timeout_s=timeout_s)
 
-            if await attempted(ask, self._timeouts):
-                stored.add(message_id)
+            async def look(message_id: str) -> None:
+                if await is_stored_anywhere(self._producer, queues, message_id, self._timeouts):
+                    stored.add(message_id)
+                unknown.remove(message_id)
 
-        await in_parallel((partial(look, row.id) for row in request.rows), _QUERIES_IN_FLIGHT)
+            await in_parallel([partial(look, each) for each in unknown], _QUERIES_IN_FLIGHT)
+
+        await attempted(ask, self._timeouts)
         if stored:
             log.info("already stored: %d of %d rows", len(stored), request.message_count)
         return request.without(stored)
