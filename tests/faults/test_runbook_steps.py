@@ -41,6 +41,7 @@ pytestmark = [
     pytest.mark.skipif(missing_etcd() is not None, reason=str(missing_etcd())),
 ]
 
+MORE: Final = pytest.mark.full("the other steps of the runbook")
 TOPIC: Final = "orders"
 QUEUE_COUNT: Final = 2
 MANY: Final = 20
@@ -163,6 +164,7 @@ def test_a_planned_switch_with_etcd(tmp_path: Path) -> None:
         nothing_lost(ledger, two)
 
 
+@MORE
 def test_a_planned_switch_by_hand(tmp_path: Path) -> None:
     with filled(by_hand(tmp_path)) as (on, ledger):
         one, two = on.brokers
@@ -183,6 +185,7 @@ def test_a_planned_switch_by_hand(tmp_path: Path) -> None:
 # The master is lost.
 
 
+@MORE
 def test_a_master_is_away_with_etcd(tmp_path: Path) -> None:
     with filled(with_etcd(tmp_path)) as (on, ledger):
         one, two = on.brokers
@@ -195,6 +198,7 @@ def test_a_master_is_away_with_etcd(tmp_path: Path) -> None:
         nothing_lost(ledger, two)
 
 
+@MORE
 def test_a_master_is_away_and_readers_go_on(tmp_path: Path) -> None:
     with filled(by_hand(tmp_path)) as (on, ledger):
         one, two = on.brokers
@@ -207,6 +211,7 @@ def test_a_master_is_away_and_readers_go_on(tmp_path: Path) -> None:
         nothing_lost(ledger, one)
 
 
+@MORE
 def test_a_lost_master_with_etcd_is_replaced(tmp_path: Path) -> None:
     with filled(with_etcd(tmp_path)) as (on, ledger):
         one, two = on.brokers
@@ -237,6 +242,7 @@ def test_a_lost_master_has_its_slave_promoted(tmp_path: Path) -> None:
         nothing_lost(ledger, two)
 
 
+@MORE
 def test_a_slave_is_not_promoted_while_another_may_have_more(tmp_path: Path) -> None:
     with ReplicaSet(tmp_path, replica_settings(3)) as on:
         on.start()
@@ -251,6 +257,7 @@ def test_a_slave_is_not_promoted_while_another_may_have_more(tmp_path: Path) -> 
         assert on.until_followed(two, three)
 
 
+@MORE
 def test_a_lost_master_without_a_secret(tmp_path: Path) -> None:
     with filled(by_hand(tmp_path, has_secret=False)) as (on, ledger):
         one, two = on.brokers
@@ -290,6 +297,7 @@ def test_the_old_master_comes_back(tmp_path: Path) -> None:
         nothing_lost(ledger, two)
 
 
+@MORE
 def test_the_old_master_comes_back_late_with_etcd(tmp_path: Path) -> None:
     """Others have acknowledged much since then, none of which is among what it has to cut."""
     own = {ACKNOWLEDGE: "one", COPIES: "3", "replication.lagSeconds": "20"}
@@ -314,6 +322,7 @@ def test_the_old_master_comes_back_late_with_etcd(tmp_path: Path) -> None:
         nothing_lost(ledger, one)
 
 
+@MORE
 def test_a_split_network_by_hand(tmp_path: Path) -> None:
     """The old master is out of reach while its slave is promoted, and then it is not."""
     with filled(by_hand(tmp_path)) as (on, ledger):
@@ -376,6 +385,7 @@ def test_nothing_is_cut_until_a_person_decides(tmp_path: Path, *, is_master_righ
         nothing_lost(ledger, two)
 
 
+@MORE
 def test_a_master_that_has_lost_its_end(tmp_path: Path) -> None:
     """Without a secret, and the master is right: the slave goes on without what it had."""
     with filled(by_hand(tmp_path, "ASYNC_MASTER", has_secret=False)) as (on, _ledger):
@@ -410,6 +420,7 @@ def send_large(broker: Replica, count: int) -> None:
             assert reply.code in NOT_SAFE, reply.remark
 
 
+@MORE
 def test_a_slave_that_was_away_too_long(tmp_path: Path) -> None:
     with filled(by_hand(tmp_path)) as (on, _ledger):
         one, two = on.brokers
@@ -427,6 +438,7 @@ def test_a_slave_that_was_away_too_long(tmp_path: Path) -> None:
         assert on.until_followed(one, two)
 
 
+@MORE
 def test_files_of_another_size(tmp_path: Path) -> None:
     size = "mappedFileSizeCommitLog"
 
@@ -455,6 +467,7 @@ def test_files_of_another_size(tmp_path: Path) -> None:
 # Links.
 
 
+@MORE
 def test_two_secrets(tmp_path: Path) -> None:
     with filled(by_hand(tmp_path)) as (on, ledger):
         one, two = on.brokers
@@ -474,6 +487,7 @@ def test_two_secrets(tmp_path: Path) -> None:
         acknowledge(ledger, one)
 
 
+@MORE
 def test_a_slave_without_tls(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     holder = authority.vouch_for("broker")
@@ -499,6 +513,7 @@ def test_a_slave_without_tls(tmp_path: Path) -> None:
         wait_until(lambda: two.runtime_info.get("followedMaster"))
 
 
+@MORE
 def test_two_brokers_of_one_name_are_parted(tmp_path: Path) -> None:
     """Without replication one gets another name; with it the second slave gets its own number."""
     with ReplicaSet(tmp_path, [{}, {}], has_secret=False) as on:
@@ -516,6 +531,7 @@ def both_named(on: ReplicaSet, one: Replica, two: Replica) -> bool:
     return any(one.address in line and two.address in line for line in printed.split("\n"))
 
 
+@MORE
 def test_a_slave_with_the_number_of_another_gets_its_own(tmp_path: Path) -> None:
     with filled(with_etcd(tmp_path)) as (on, ledger):
         one, two = on.brokers
@@ -538,6 +554,7 @@ def test_a_slave_with_the_number_of_another_gets_its_own(tmp_path: Path) -> None
 # etcd itself.
 
 
+@MORE
 @pytest.mark.skipif(shutil.which("etcdctl") is None, reason="etcdctl (Debian's etcd-client)")
 def test_a_full_etcd(tmp_path: Path) -> None:
     """The block of the page, as it stands, in a shell."""
