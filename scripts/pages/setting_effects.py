@@ -65,6 +65,7 @@ BROKER: Final = {
         "waitTimeMillsInSendQueue": "a send that waited longer is refused; 0: never",
         "brokerFastFailureEnable": "`false` turns `waitTimeMillsInSendQueue` off",
         "messageDelayLevel": "the delays of the levels",
+        "recallMessageEnable": "messages with a delivery time of their own can be recalled",
     },
     "Delivering messages": {
         "longPollingEnable": "a pull that finds nothing waits for a message",

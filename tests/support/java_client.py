@@ -86,6 +86,7 @@ class Sent(_Value):
     offset_id: str | None = None
     transaction_id: str | None = None
     region_id: str | None = None
+    recall_handle: str | None = None
 
 
 class Pulled(_Value):
@@ -187,6 +188,10 @@ class JavaProducer(_Client):
 
     def request(self, message: Outgoing, wait_s: float = _WAIT_S) -> Replied:
         return self._await("request", Replied, wait_s, message=message)
+
+    def recall(self, topic: str, handle: str) -> str:
+        """Only 5.x."""
+        return self._ask("recall", str, topic=topic, recallHandle=handle)
 
     def queues(self, topic: str) -> list[Queue]:
         return self._ask("queues", list[Queue], topic=topic)

@@ -108,7 +108,17 @@ final class Messages {
         json.put("queueOffset", result.getQueueOffset());
         json.put("transactionId", result.getTransactionId());
         json.put("regionId", result.getRegionId());
+        json.put("recallHandle", recallHandle(result));
         return json;
+    }
+
+    /** By name: clients before 5.0 know none. */
+    private static Object recallHandle(SendResult result) {
+        try {
+            return result.getClass().getMethod("getRecallHandle").invoke(result);
+        } catch (ReflectiveOperationException error) {
+            return null;
+        }
     }
 
     private static String address(SocketAddress address) {

@@ -33,6 +33,7 @@ final class ProducerCommands {
         commands.put("producer.queues", ProducerCommands::queues);
         commands.put("producer.queryByKey", ProducerCommands::queryByKey);
         commands.put("producer.view", ProducerCommands::view);
+        commands.put("producer.recall", ProducerCommands::recall);
         commands.put("producer.shutdown", ProducerCommands::shutdown);
     }
 
@@ -115,6 +116,13 @@ final class ProducerCommands {
     private static Object queues(JSONObject arguments) throws Exception {
         return Messages.queues(
             PRODUCERS.get(arguments).fetchPublishMessageQueues(arguments.getString("topic")));
+    }
+
+    /** By name: clients before 5.0 cannot. */
+    private static Object recall(JSONObject arguments) throws Exception {
+        DefaultMQProducer producer = PRODUCERS.get(arguments);
+        return producer.getClass().getMethod("recallMessage", String.class, String.class)
+            .invoke(producer, arguments.getString("topic"), arguments.getString("recallHandle"));
     }
 
     private static Object queryByKey(JSONObject arguments) throws Exception {

@@ -19,7 +19,7 @@ what Apache has delivered.
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from roquet.broker.delays.due import ClockSteps, SliceBudget, real_topic_of
 from roquet.broker.delays.timer_minute import split_minute
@@ -125,6 +125,9 @@ _INDEX_SIZE_MAX: Final = 1 << 19
 _TIMERCHECK_SIZE: Final = 56  # after that, the file is empty
 _OUT_MS: Final = Property.TIMER_OUT_MS.encode()
 _OUT_MS_DIGITS_MAX: Final = 15
+_DELETE_KEY: Final = Property.TIMER_DELETE_UNIQUE_KEY.encode()
+_UNIQUE_KEY: Final = Property.UNIQUE_KEY.encode()
+_REAL_TOPIC: Final = Property.REAL_TOPIC.encode()
 
 
 @final
@@ -144,6 +147,10 @@ class Timers:
         self.state = state
         # By era, as `ClockSteps` has it: in each, times are by the clock as it was then.
         self._wheels: dict[int, TimerWheel] = {}
+        # Keys of messages that are not to be delivered: of each, the mark that says so waits, too.
+        self._recalled: set[bytes] = set()
+        # Where the queue ended at the start: a mark may be among what was not indexed since then.
+        self._start_end = self._max_offset
         # How many of those in the wheels are for which topic.
         self.topic_counts: Counter[str] = Counter()
         # What lies before it was indexed before the start, and partly delivered.
@@ -166,6 +173,10 @@ class Timers:
         Asking for the next batch confirms the last one; one that is not confirmed is due again.
         """
         self._index_new()
+        while self._offset < self._start_end and not budget.is_spent:
+            self._index_new()
+        if self._offset < self._start_end:
+            return
         now_ms = self._clock.now_ms()
         while not budget.is_spent:
             era = self._most_overdue(now_ms)
@@ -175,15 +186,35 @@ class Timers:
             offsets = wheel.due(self._second(era, now_ms), budget.batch_count)
             first, count = offsets[0], _run_length(offsets)
             result = self._read(first, count, budget.size_left)
-            yield result.records
+            yield self._kept(result.records)
             budget.spend(result.records)
             self._count_delivered(result.records)
+            self._forget_marks(result.records)
             # An expired message is skipped, and perhaps others that are not in the run.
             wheel.remove(max(1, min(count, result.next_offset - first)))
             if not wheel:
                 del self._wheels[era]
         if not self._wheels:
             self.topic_counts.clear()  # With those that expired before they were delivered.
+
+    def recall(self, key: bytes) -> None:
+        """The message is not to be delivered. A mark of it was stored, and will be indexed."""
+        self._recalled.add(key)
+
+    def _kept(self, records: list[bytes]) -> list[bytes]:
+        """Without those that were recalled, and without the marks of recalls."""
+        if not self._recalled:
+            return records
+        return [
+            record
+            for record in records
+            if (keys := _RecallKeys.of(record)).mark is None
+            and self._recalled.isdisjoint((keys.own, keys.own_without_topic))
+        ]
+
+    def _forget_marks(self, records: Sequence[bytes]) -> None:
+        if self._recalled:
+            self._recalled -= {_RecallKeys.of(record).mark for record in records}
 
     def next_due_ms(self) -> int | None:
         """No message is due before this; None if none waits."""
@@ -238,9 +269,15 @@ class Timers:
 
     def _add(self, record: bytes) -> None:
         head = peek_record(record)
-        due_s = _due_second(record[head.properties_start : head.properties_end])
+        properties = record[head.properties_start : head.properties_end]
+        due_s = _due_second(properties)
         if due_s is None:
             return  # It was sent to this topic directly, and waits for nothing.
+        # Not `in`, which takes twice as long.
+        if properties.find(_DELETE_KEY) >= 0:
+            mark = property_of_bytes(properties, _DELETE_KEY)
+            if mark is not None:
+                self._recalled.add(mark)
         is_old = head.queue_offset < self._loaded_end
         if not (is_old and due_s <= self._delivered_until_s):
             era = self._steps.era_of(head.physical_offset)
@@ -261,6 +298,22 @@ class Timers:
     @property
     def _max_offset(self) -> int:
         return self._store.max_offset(TIMER_TOPIC, TIMER_QUEUE_ID)
+
+
+class _RecallKeys(NamedTuple):
+    """What a message is recalled by, with or without its topic; and what a mark recalls."""
+
+    own: bytes
+    own_without_topic: bytes
+    mark: bytes | None
+
+    @classmethod
+    def of(cls, record: bytes) -> "_RecallKeys":
+        head = peek_record(record)
+        properties = record[head.properties_start : head.properties_end]
+        key = property_of_bytes(properties, _UNIQUE_KEY) or b""
+        topic = property_of_bytes(properties, _REAL_TOPIC) or b""
+        return cls(topic + key, key, property_of_bytes(properties, _DELETE_KEY))
 
 
 def apache_progress(data: bytes) -> TimerProgress:

@@ -1,4 +1,4 @@
-"""Sends: one message (10, 310), a batch (320), or a send-back of a consumer (36).
+"""Sends: one message (10, 310), a batch (320), or a send-back of a consumer (36); recalls (370).
 
 The send of one message is the hottest path of the handlers. It moves property text and never
 parses it; messages whose properties ask for more than to be stored are handled apart.
@@ -9,7 +9,8 @@ from typing import Final
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.postponing import append_waiting, append_when_due, postponed
-from roquet.broker.errors import BadName, ClosedTopic, TableNotWritten
+from roquet.broker.delays.recall import handle_of, recall
+from roquet.broker.errors import BadName, ClosedTopic, TableNotWritten, UnknownTopic
 from roquet.broker.handlers.answers import check_is_master, check_takes_messages, invalid
 from roquet.broker.handlers.needs import SENDING, SENDING_BACK
 from roquet.broker.membership import group_settings
@@ -36,6 +37,8 @@ from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.errors import TooLarge
 from roquet.protocol.frame import SERIALIZER_JSON
 from roquet.protocol.headers.messages import (
+    RecallMessageHeader,
+    RecallMessageReplyHeader,
     SendBackHeader,
     SendMessageHeader,
     SendMessageHeaderV2,
@@ -73,15 +76,19 @@ def send_message(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
     properties = stored_properties(sent, broker.messages.cluster_property)
     if properties is not None:
         appended = _append_normal(broker, request, topic, queue_id, properties)
+        recall_handle = None
     elif starts_transaction(header):
         message = _new_message(broker, request, topic, queue_id, sent)
         appended = prepare(broker, message, header.producer_group)
+        recall_handle = None
         # The sender ends it soon, and then it has to be readable.
         is_waiting = True
     else:
-        appended = _append_delayed(broker, request, topic, queue_id, sent)
+        appended, recall_handle = _append_delayed(broker, request, topic, queue_id, sent)
     physical_offset = appended.physical_offset
-    reply = _reply(broker, request, [physical_offset], queue_id, appended.queue_offset)
+    reply = _reply(
+        broker, request, [physical_offset], queue_id, appended.queue_offset, recall_handle
+    )
     if not is_waiting:
         return reply
     end = physical_offset + appended.size
@@ -110,15 +117,16 @@ def _append_delayed(
     topic: TopicConfig,
     queue_id: int,
     properties: str,
-) -> Appended:
-    """Stores a message that seems to want to be delivered later."""
+) -> tuple[Appended, str | None]:
+    """Stores a message that seems to want to be delivered later; with what it is recalled."""
     waiting = postponed(broker, _new_message(broker, request, topic, queue_id, properties))
     if waiting is not None:
-        return append_waiting(broker, waiting)
+        appended = append_waiting(broker, waiting)
+        return appended, handle_of(waiting, broker.config.broker_name)
     normal = with_property(
         without_property(properties, Property.WAIT), Property.CLUSTER, broker.config.cluster_name
     )
-    return _append_normal(broker, request, topic, queue_id, normal.encode())
+    return _append_normal(broker, request, topic, queue_id, normal.encode()), None
 
 
 def _send_batch(broker: Broker, request: Request[SendMessageHeader]) -> Answer:
@@ -279,10 +287,11 @@ def _reply(
     physical_offsets: list[int],
     queue_id: int,
     queue_offset: int,
+    recall_handle: str | None = None,
 ) -> Reply | bytes:
     """The reply: where the messages are stored."""
     command = request.command
-    if command.serializer == SERIALIZER_JSON:
+    if command.serializer == SERIALIZER_JSON and recall_handle is None:
         return broker.messages.send_reply.fill(
             command.opaque, physical_offsets, queue_id, queue_offset
         )
@@ -290,10 +299,25 @@ def _reply(
         msg_id=",".join([offset_id(broker.messages.store_host, each) for each in physical_offsets]),
         queue_id=queue_id,
         queue_offset=queue_offset,
+        recall_handle=recall_handle,
         region_id=broker.config.region_id,
         is_traced=broker.config.trace_on,
     )
     return Reply(header=header)
+
+
+def recall_message(broker: Broker, request: Request[RecallMessageHeader]) -> Answer:
+    """Of a message that waits for its time (370)."""
+    header = request.header
+    check_takes_messages(broker, request.command)
+    broker.messages.acks.check_room(request)
+    if header.topic not in broker.tables.topics:
+        raise UnknownTopic(header.topic)
+    recalled = recall(broker, header.topic, header.recall_handle)
+    reply = RecallMessageReplyHeader(msg_id=recalled.message_id, region_id=broker.config.region_id)
+    return broker.messages.acks.reply_when_safe(
+        request, recalled.end, Reply(header=reply), OnTimeout.REFUSE
+    )
 
 
 def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
@@ -353,4 +377,5 @@ ROUTES = (
     on(RequestCode.SEND_MESSAGE_V2, SendMessageHeaderV2, send_message, needs=SENDING),
     on(RequestCode.SEND_BATCH_MESSAGE, SendMessageHeaderV2, send_message, needs=SENDING),
     on(RequestCode.CONSUMER_SEND_MSG_BACK, SendBackHeader, send_back, needs=SENDING_BACK),
+    on(RequestCode.RECALL_MESSAGE, RecallMessageHeader, recall_message, needs=SENDING),
 )

@@ -238,6 +238,7 @@ _BROKER: Final = by_name(
         "transactionCheckInterval", INTERVAL_MS, "transaction_check_interval_ms", is_changeable=True
     ),
     Option("flushDelayOffsetInterval", INTERVAL_MS, "save_delays_interval_ms", is_changeable=True),
+    Option("recallMessageEnable", BOOLEAN, "recalls", is_changeable=True),
 )
 
 _STORE: Final = by_name(

@@ -198,6 +198,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # What was delivered since comes again after a crash. Apache saves every ten seconds; a broker
     # that crashes more often than that would deliver the same over and over.
     save_delays_interval_ms: int = 1_000  # flushDelayOffsetInterval
+    # Apache's default is false.
+    recalls: bool = True  # recallMessageEnable
 
     @property
     def bind_host(self) -> str:

@@ -213,7 +213,7 @@ _KEYS: Final = {
     """,
     "how a timer wheel works; there is none, and timed messages are served": """
         allowRecallWhenBrokerNotWriteable appendTopicForTimerDeleteKey
-        enableScheduleAsyncDeliver mappedFileSizeTimerLog recallMessageEnable
+        enableScheduleAsyncDeliver mappedFileSizeTimerLog
         scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
         timerCheckMetricsWhen timerColdDataCheckIntervalMs timerCongestNumEachSlot
         timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess

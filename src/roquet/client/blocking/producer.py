@@ -130,6 +130,7 @@ class Producer(BlockingTwin[AsyncProducer]):
     request = blocking(AsyncProducer.request)
     queues = blocking(AsyncProducer.queues)
     is_stored = blocking(AsyncProducer.is_stored)
+    recall = blocking(AsyncProducer.recall)
 
     def statistics(self) -> ProducerStatistics:
         return self._twin.statistics()

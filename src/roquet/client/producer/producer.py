@@ -24,8 +24,7 @@ from typing import Any, Final, TypeVar, Unpack, final
 from uuid import UUID
 
 from roquet.client.arguments import bad, check_count, check_queue, check_timeout
-from roquet.client.cluster.instance import ClientInstance
-from roquet.client.cluster.routes import MASTER_ID, NewTopic
+from roquet.client.cluster.routes import NewTopic
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
 from roquet.client.errors import (
     BadArgument,
@@ -33,11 +32,9 @@ from roquet.client.errors import (
     NoNameServer,
     NoReply,
     NotYetSafe,
-    RequestRefused,
     SendFailed,
     SendUnknown,
     SomeFailed,
-    Unreachable,
 )
 from roquet.client.hooks import MessageKind
 from roquet.client.lifecycle import AsyncResource
@@ -55,15 +52,12 @@ from roquet.client.producer.outgoing import Delay, Ready, delay_properties
 from roquet.client.producer.queue_choice import ANYWHERE, OrderKey, Target
 from roquet.client.producer.receipt import BatchReceipt, ProducerStatistics, SendReceipt
 from roquet.client.producer.request_reply import ROUTES, PendingReplies, ReplyMessage
+from roquet.client.producer.sent_messages import is_stored_at, looked_for, recalled
 from roquet.client.producer.streaming import stream_receipts
 from roquet.client.queue_ref import QueueRef
-from roquet.client.received import ReceivedMessage, received_messages
+from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock
-from roquet.net.errors import NetError
 from roquet.net.router import Router
-from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.errors import ProtocolError
-from roquet.protocol.headers.messages import QueryMessageHeader
 from roquet.protocol.messages.message import Message
 
 R = TypeVar("R")
@@ -71,13 +65,6 @@ R = TypeVar("R")
 _WHAT: Final = "producer"
 _NO_EXTRA: Final[Mapping[str, str]] = MappingProxyType({})
 REQUEST_TIMEOUT_S: Final = 10.0
-
-# Of a query by id.
-_FIRST_MS: Final = 0
-_LAST_MS: Final = 2**63 - 1
-# Of one id there may be several messages: retries keep it.
-_COUNT_MAX: Final = 32
-_NOT_FOUND: Final = (ResponseCode.QUERY_NOT_FOUND, ResponseCode.NO_MESSAGE)
 
 
 @final
@@ -353,11 +340,20 @@ class AsyncProducer(AsyncResource):
         BadArgument.
         """
         instance = self._accumulator.usable().instance
-        queues, message_id = _looked_for(queue, message_id)
+        queues, message_id = looked_for(queue, message_id)
         for each in queues:
-            if await _is_stored(instance, self._config.namespace, each, message_id, timeout_s):
+            if await is_stored_at(instance, self._config.namespace, each, message_id, timeout_s):
                 return True
         return False
+
+    async def recall(self, handle: str, *, timeout_s: float = TIMEOUT_S) -> str:
+        """Keeps a message from being delivered that was sent with a time or a `delay`; its id.
+
+        `handle` is the `recall_handle` of the receipt, which brokers of 5.x give. The broker
+        refuses it when the message is due already. Raises BadArgument, Unreachable,
+        RequestRefused or NoNameServer.
+        """
+        return await recalled(self._accumulator.usable().instance, handle, timeout_s)
 
     def statistics(self) -> ProducerStatistics:
         """A copy of the counts up to now."""
@@ -484,66 +480,3 @@ def _receipts(results: Sequence[SendResult]) -> list[SendReceipt]:
     if len(receipts) < len(results):
         raise SomeFailed(results)
     return receipts
-
-
-def _looked_for(
-    place: QueueRef | SendUnknown | NoReply, message_id: str | None
-) -> tuple[Sequence[QueueRef], str]:
-    """Raises BadArgument."""
-    if isinstance(place, SendUnknown | NoReply):
-        queues = place.queues if isinstance(place, SendUnknown) else (place.queue,)
-        if place.message_id is None or not queues:
-            raise BadArgument(
-                "the message of this error was sent to no queue that is known", "queue"
-            )
-        # One for each broker, which looks into all of its queues.
-        by_broker = {queue.broker_name: queue for queue in queues}
-        return [*by_broker.values()], place.message_id
-    check_queue("queue", place)
-    if message_id is None:
-        raise BadArgument(
-            "give `message_id`, or the error of a send instead of a queue", "message_id"
-        )
-    return [place], message_id
-
-
-async def _is_stored(
-    instance: ClientInstance,
-    namespace: str | None,
-    queue: QueueRef,
-    message_id: str,
-    timeout_s: float,
-) -> bool:
-    """Asks the master that has the queue for the whole topic. Raises ClientError."""
-    wire_topic = wrapped(namespace, queue.topic)
-    if MASTER_ID not in instance.routes.broker(queue.broker_name):
-        # Another producer may have sent there.
-        await instance.routes.newest(wire_topic, timeout_s)
-    address = instance.routes.broker(queue.broker_name).get(MASTER_ID)
-    if address is None:
-        raise Unreachable(queue.broker_name, "name servers list no master for it")
-    header = QueryMessageHeader(
-        topic=wire_topic,
-        key=message_id,
-        max_num=_COUNT_MAX,
-        begin_timestamp=_FIRST_MS,
-        end_timestamp=_LAST_MS,
-        # Not marked as a unique key: that only sets the count, and brokers do not agree on
-        # whether the mark is part of what is signed.
-    )
-    try:
-        reply = await instance.requests.call(address, RequestCode.QUERY_MESSAGE, header, timeout_s)
-        if reply.code in _NOT_FOUND:
-            return False
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(address, reply.code, reply.remark)
-        anywhere = queue._replace(topic=wire_topic)
-        # Brokers compare hashes, so what they find is compared again.
-        return any(
-            found.message_id == message_id and found.record.topic == wire_topic
-            for found in received_messages(reply.body, anywhere, namespace)
-        )
-    except ProtocolError as error:
-        raise Unreachable(queue.broker_name, f"invalid response: {error}") from None
-    except NetError as error:
-        raise Unreachable(queue.broker_name, str(error)) from error

@@ -106,6 +106,7 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
             "diskSpaceCleanForciblyRatio",
             "diskSpaceWarningLevelRatio",
             "maxTransferBytesOnBulkPull",
+            "recallMessageEnable",
             "autoCreateGroupMax",
             "autoCreateTopicMax",
             "maxAcceptsPerSecond",
