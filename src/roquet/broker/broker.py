@@ -10,6 +10,7 @@ from roquet.access.account_store import AccountStore
 from roquet.access.guard import AccessGuard
 from roquet.broker.delays.delays import Delays
 from roquet.broker.messages.appending import Messages
+from roquet.broker.pop.ack_turn import AckTurn
 from roquet.broker.pop.journal import PopJournal
 from roquet.broker.pop.poll_counts import PopPolls
 from roquet.broker.registration import Registrar
@@ -46,6 +47,7 @@ class WaitingMessages(msgspec.Struct):
     delays: Delays
     pending_halves: PendingHalves
     pops: PopJournal
+    ack_turn: AckTurn
     # How far all of these are, as their files have it or will have it soon.
     progress: ProgressTables
     pop_polls: PopPolls = msgspec.field(default_factory=PopPolls)

@@ -29,6 +29,7 @@ from roquet.broker.messages.acks import AckQueue
 from roquet.broker.messages.appending import LateSends, Messages, refused_writes_log, take_copied
 from roquet.broker.messages.expiry import Expiry
 from roquet.broker.messages.long_polling import LongPolls
+from roquet.broker.pop.ack_turn import AckTurn
 from roquet.broker.pop.journal import JournalForm, PopJournal
 from roquet.broker.registration import NOTICE_ROUTES, Registrar, identity_of
 from roquet.broker.replication.master import SlaveLinks
@@ -149,10 +150,12 @@ def build_broker(
     stack.callback(acks.close)
     store = opened_store(config, clock, disk, acks, start)
     progress.truncate(store.log_end)
+    pops = PopJournal(store, offsets, clock, _journal_form(config))
     waiting = WaitingMessages(
         loaded_delays(store, clock, config.store.delay_levels_ms, progress),
         PendingHalves(store, offsets),
-        PopJournal(store, offsets, clock, _journal_form(config)),
+        pops,
+        AckTurn(pops, acks),
         progress,
     )
     stack.callback(lambda: close_store(broker))

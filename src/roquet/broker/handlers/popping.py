@@ -17,12 +17,12 @@ from roquet.broker.membership import group_settings
 from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.subscriptions import filter_of_pop
 from roquet.broker.pop.acking import acknowledge, change_time
-from roquet.broker.pop.in_flight import QueueOfGroup
+from roquet.broker.pop.in_flight import PopKey, QueueOfGroup
 from roquet.broker.pop.journal import POP_COUNT_MAX
 from roquet.broker.pop.poll_counts import PollKey
 from roquet.broker.pop.polling import answer_notification, answer_pop
 from roquet.broker.pop.popping import ANY_QUEUE, peek
-from roquet.broker.pop.receipts import Receipt
+from roquet.broker.pop.receipts import ORDERED_QUEUE_ID, Receipt
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Reply, Request, on
 from roquet.protocol.bodies.body import read_body
@@ -131,8 +131,11 @@ def ack_message(broker: Broker, request: Request[AckMessageHeader]) -> Answer:
     check_is_master(broker.config)
     _check_offset(broker, header)
     receipt = Receipt.read(header.extra_info)
-    broker.messages.acks.check_room(request)
+    request.connection.check_room_to_defer()
     queue = QueueOfGroup(header.consumer_group, header.topic, header.queue_id)
+    if receipt.revive_queue_id != ORDERED_QUEUE_ID:
+        key = PopKey(queue, receipt.start_offset, receipt.pop_time_ms)
+        return broker.waiting.ack_turn.add(request, key, header.offset)
     end = acknowledge(broker, queue, receipt, (header.offset,))
     return broker.messages.acks.reply_when_safe(request, end, Reply(), OnTimeout.REFUSE)
 
@@ -140,6 +143,7 @@ def ack_message(broker: Broker, request: Request[AckMessageHeader]) -> Answer:
 def batch_ack_message(broker: Broker, request: Request[NoFields]) -> Answer:
     check_is_master(broker.config)
     broker.messages.acks.check_room(request)
+    broker.waiting.ack_turn.flush()
     end = 0
     for ack in read_body(BatchAckRequest, request.body).acks:
         offsets = _acked_offsets(broker, ack)
@@ -191,6 +195,7 @@ def change_invisible_time(broker: Broker, request: Request[ChangeInvisibleTimeHe
     broker.messages.acks.check_room(request)
     queue = QueueOfGroup(header.consumer_group, header.topic, header.queue_id)
     receipt = receipt._replace(offset=header.offset)
+    broker.waiting.ack_turn.flush()
     changed = change_time(
         broker, queue, receipt, header.invisible_time, is_suspended=header.suspend
     )

@@ -206,6 +206,18 @@ class AckQueue:
         """
         self._hold(end, OnTimeout.REPORT, connection, frames, count)
 
+    def answer_when_safe(
+        self, connection: Connection, end: int, frames: bytes, count: int, late: OnTimeout
+    ) -> None:
+        """The same for requests that are deferred already."""
+        replies = _WaitingReplies(end, self._clock.monotonic_s(), late, connection, frames, count)
+        if not self.is_awaited or end <= self._safe_end:
+            replies.release()
+        elif self.has_failed.is_set():
+            replies.fail()
+        else:
+            self._enqueue(replies)
+
     def _hold(
         self, end: int, late: OnTimeout, connection: Connection, frames: bytes, count: int
     ) -> None:

@@ -5,6 +5,7 @@ ordered_popping  the same in order, and what acks mean there
 taken            what a pop has taken, and its reply
 polling          pops that wait for a message
 acking           messages that are acknowledged, or get another time
+ack_turn         acks that come together, written together
 receipts         what a client gets with a message, and acknowledges it with
 journal          what was popped, acknowledged and postponed, as records of the revive topic
 in_flight        the messages that are out, and when each has to come again: a fold over the journal

@@ -92,10 +92,13 @@ class CheckPoint:
 
     def index_of(self, offset: int) -> int | None:
         """Of a message that is out; None if it is not, or never was."""
-        try:
-            index = self.offsets.index(offset)
-        except ValueError:
-            return None
+        offsets = self.offsets
+        index = offset - offsets[0]
+        # Without a filter they follow one another.
+        if not (0 <= index < len(offsets) and offsets[index] == offset):
+            if offset not in offsets:
+                return None
+            index = offsets.index(offset)
         return index if self.open_bits >> index & 1 else None
 
 

@@ -19,6 +19,7 @@ Messages of a retry topic carry the receipt already, and look like messages of t
 client has to know of retry topics.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -32,8 +33,11 @@ from roquet.protocol.names import RETRY_PREFIX
 # In place of a queue of the journal, of ordered pops.
 ORDERED_QUEUE_ID: Final = 999
 
-_ITEM_COUNT: Final = 8
-_DIGITS_MAX: Final = 19
+_NUMBER: Final = "([0-9]{1,19})"
+_WORD: Final = "([^ ]*)"
+_FORM: Final = re.compile(
+    " ".join([_NUMBER] * 4 + [_WORD] * 2 + [_NUMBER] * 2),
+)
 
 
 class TopicKind:
@@ -61,15 +65,10 @@ class Receipt(NamedTuple):
     @classmethod
     def read(cls, text: str) -> "Receipt":
         """Raises BadReceipt."""
-        items = text.split(" ")
-        if len(items) != _ITEM_COUNT:
+        found = _FORM.fullmatch(text)
+        if found is None:
             raise BadReceipt(text)
-        start, pop_time, invisible, revive_queue, kind, broker_name, queue, offset = items
-        numbers = (start, pop_time, invisible, revive_queue, queue, offset)
-        if not all(
-            item.isascii() and item.isdigit() and len(item) <= _DIGITS_MAX for item in numbers
-        ):
-            raise BadReceipt(text)
+        start, pop_time, invisible, revive_queue, kind, broker_name, queue, offset = found.groups()
         return cls(
             int(start),
             int(pop_time),
