@@ -136,16 +136,14 @@ def measure(servers: list[Server], load: Path, scratch: Path, only: str) -> Figu
         # The JIT compiles by what is run most, so the usual requests come first.
         write_frames(path, OPERATIONS["send"](server.name, stores[server.name]))
         replay(load, server, path, WARM_UP_S)
-    with ExitStack() as stack:
-        for server in servers:
-            stack.enter_context(member(server))
-        for name, frames in OPERATIONS.items():
-            # The first turn warms up.
-            for server in servers * (1 + TURNS) if only in name else ():
-                write_frames(path, frames(server.name, stores[server.name]))
+    for name, frames in OPERATIONS.items():
+        # The first turn warms up.
+        for server in servers * (1 + TURNS) if only in name else ():
+            write_frames(path, frames(server.name, stores[server.name]))
+            with member(server):
                 cost = replay(load, server, path, SECONDS)
-                known = figures.setdefault(name, {})
-                known[server.name] = min(cost, known.get(server.name, cost))
+            known = figures.setdefault(name, {})
+            known[server.name] = min(cost, known.get(server.name, cost))
     for name, cost_of in CYCLES.items():
         for server in servers if only in name else ():
             figures.setdefault(name, {})[server.name] = cost_of(server, load, path)
@@ -378,7 +376,6 @@ OPERATIONS: Final[dict[str, Frames]] = {
     "members": each_header(
         RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerListHeader(consumer_group=GROUP)
     ),
-    # Last: its connection takes the place of the member's.
     "heartbeat": heartbeats,
 }
 
