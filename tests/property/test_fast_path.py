@@ -191,6 +191,37 @@ changes: st.SearchStrategy[Event] = st.one_of(
 )
 
 
+def send_back(topic: str, queue_id: str, index: int, fields: Mapping[str, object]) -> Event:
+    """Of a message that is there, or of bytes beside it."""
+
+    def send(twin: Twin) -> None:
+        entries = twin.broker.store.entries(topic, int(queue_id), 0, 100)
+        offset = entries[index % len(entries)].physical_offset if entries else 0
+        whole = {"offset": str(offset + (index == 0)), **fields}
+        twin.receive(0, frame_of(command(36, whole, index)))
+
+    return send
+
+
+send_backs = st.builds(
+    send_back,
+    st.sampled_from([*TOPICS, "SCHEDULE_TOPIC_XXXX"]),
+    st.sampled_from(QUEUE_IDS),
+    st.integers(0, 50),
+    st.fixed_dictionaries(
+        {
+            "group": st.sampled_from([*GROUPS, *GROUPS, "new", ""]),
+            "delayLevel": st.sampled_from(["1", "1", "1", "0", "2", "99", "-1", "x"]),
+        },
+        optional={
+            "maxReconsumeTimes": st.sampled_from(["16", "0", "1"]),
+            "originTopic": st.just("any"),
+            "unitMode": st.sampled_from(["false", "true", "x"]),
+        },
+    ),
+)
+
+
 @st.composite
 def streams(draw: st.DrawFn) -> list[Event]:
     """What happens: two streams in any pieces, and changes between them."""
@@ -204,6 +235,7 @@ def streams(draw: st.DrawFn) -> list[Event]:
             if data[at : at + size]:
                 events.append(arrival(number, data[at : at + size]))
             at += size
+        events += draw(st.lists(send_backs, max_size=2))
         events += draw(st.lists(changes, max_size=1))
     return events
 
@@ -265,6 +297,7 @@ def outcome_of(twin: Twin) -> Outcome:
             "all": [
                 (each.count, each.size, each.times) for each in (counters._puts, counters._gets)
             ],
+            "sent back": {key: each.count for key, each in counters._send_backs.items()},
             "missed": (counters._missed_count, counters._failed_put_count),
             **{
                 f"{kind} {key}": (each.count, each.size, each.times)

@@ -2,7 +2,7 @@
 
     fast_path       what a connection asks before its router: frames in, replies out
     header_scan     a JSON header in its common form
-    sends           from such a header to stored messages, delayed and half ones too
+    sends           from such a header to stored messages, delayed, half and sent-back ones too
     pulls           from such a header to messages in the queue, or to a wait for them
     decisions       what was decided about a topic or a pull, in Python, and holds for the next one
     reply_buffer    replies, one after the other

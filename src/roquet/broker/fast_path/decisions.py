@@ -77,18 +77,26 @@ class Diversion(msgspec.Struct, frozen=True):
     follow_up: Callable[[int, int, int], None]
 
 
-def diversion_of(broker: Broker, topic: str, queue_id: int, level: int) -> Diversion | None:
+def fast_retry_queue_count(group: GroupConfig, topic: TopicConfig, config: BrokerConfig) -> int:
+    """How many queues fast send-backs may go to; 0 if all of the group take the slow path."""
+    if config.is_slave or not config.permission & topic.perm & _WRITE:
+        return 0
+    return max(0, group.retry_queue_nums)
+
+
+def diversion_of(
+    broker: Broker, topic: str, queue_id: int, level: int, added: bytes
+) -> Diversion | None:
     """For messages of the queue with this delay level, or half messages with level 0.
 
-    None if these take the slow path.
+    They get the properties `added`, and where they belong. None if they take the slow path.
     """
     levels_ms = broker.config.store.delay_levels_ms
     if level > len(levels_ms) or (not level and broker.config.refuse_transactions):
         return None
     target = SCHEDULE_TOPIC if level else HALF_TOPIC
-    cluster = broker.messages.cluster_property.decode()
     real_queue = {Property.REAL_TOPIC: topic, Property.REAL_QUEUE_ID: str(queue_id)}
-    added = properties_text(parse_properties(cluster) | real_queue)
+    properties = properties_text(parse_properties(added.decode()) | real_queue)
 
     def follow_level(offset: int, stored_ms: int, end: int) -> None:
         note_waiting(broker, Postponed(level - 1, offset, topic, stored_ms), end)
@@ -99,7 +107,7 @@ def diversion_of(broker: Broker, topic: str, queue_id: int, level: int) -> Diver
     return Diversion(
         topic=target,
         queue_id=level - 1 if level else HALF_QUEUE_ID,
-        draft=_draft(broker, target, added.encode()),
+        draft=_draft(broker, target, properties.encode()),
         delay_ms=levels_ms[level - 1] if level else None,
         follow_up=follow_level if level else follow_half,
     )

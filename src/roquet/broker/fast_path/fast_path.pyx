@@ -19,6 +19,7 @@ cdef enum:
     _SEND = 310
     _SEND_BY_NAMES = 10
     _SEND_BATCH = 320
+    _SEND_BACK = 36
     _PULL = 11
     _LITE_PULL = 361
 
@@ -32,6 +33,8 @@ cdef class FastPath:
     cdef PathCounts _send_paths, _pull_paths
     # Replies to sends that are not written yet.
     cdef ReplyBuffer _stored
+    # Those of them that answer send-backs.
+    cdef Py_ssize_t _back_count
     cdef object _clock, _acks
     # None if sends may wait as long as they like.
     cdef object _late_sends
@@ -75,6 +78,12 @@ cdef class FastPath:
                     if not room or not self._sends.take(&header, body, self._stored):
                         break
                     room -= self._is_sync
+                elif header.code == _SEND_BACK:
+                    if room < 0:
+                        room = self._prepare_sends(connection)
+                    if not room or not self._sends.take_back(&header, self._stored):
+                        break
+                    self._back_count += 1
                 elif self._pulls is not None and (header.code == _PULL or header.code == _LITE_PULL):
                     # Replies go out in the order of their requests.
                     size += self._hand_over(connection, replies)
@@ -108,7 +117,8 @@ cdef class FastPath:
         if not count:
             return 0
         end = self._sends.finish()
-        self._send_paths.fast += count
+        self._send_paths.fast += count - self._back_count
+        self._back_count = 0
         frames = self._stored.take_all()
         if self._is_sync:
             self._acks.send_when_safe(connection, end, frames, count)

@@ -1,9 +1,9 @@
 from roquet.broker.fast_path.header_scan cimport ScannedHeader
 from roquet.broker.fast_path.reply_buffer cimport ReplyBuffer
-from roquet.broker.fast_path.sent_header cimport Sent
+from roquet.broker.fast_path.sent_header cimport Sent, SentBack
 from roquet.broker.tables.tally cimport Tally
 from roquet.protocol.binary cimport Span, int32_t, int64_t, uint8_t
-from roquet.protocol.messages.drafts cimport Item, RecordDraft
+from roquet.protocol.messages.drafts cimport Item, Origin, RecordDraft
 from roquet.protocol.templates.send_reply cimport SendReplyTemplate, Stored
 from roquet.store.fast_appends cimport FastAppends
 from roquet.store.write_cursors cimport QueueCursor
@@ -43,8 +43,23 @@ cdef class TopicDecision:
     cdef dict diversions
 
 
+cdef class GroupDecision:
+    # What was decided by, and may be replaced.
+    cdef object settings, topic_settings, config
+    cdef str name, retry_topic
+    cdef bytes encoded_name
+    # What was decided: 0 if its send-backs take the slow path.
+    cdef Py_ssize_t queue_count
+    cdef int64_t count_max
+    cdef int level_count
+    cdef dict diversions
+
+
 cdef class FastSends:
-    cdef object _broker, _find_topic, _statistics, _long_polls
+    cdef object _broker, _find_topic, _find_group, _statistics, _long_polls
+    cdef bytes _store_host, _schedule_topic
+    # The reply to a send-back, around its opaque.
+    cdef bytes _reply_start, _reply_end
     cdef FastAppends _appends
     cdef SendReplyTemplate _reply
     cdef Tally _puts
@@ -52,7 +67,7 @@ cdef class FastSends:
     # Of the sends of one wake-up.
     cdef bytes _born_host
     cdef int64_t _now_ms
-    cdef dict _topics
+    cdef dict _topics, _groups
     cdef TopicDecision _last_topic
     cdef Item* _items
     cdef Stored _stored
@@ -76,11 +91,38 @@ cdef class FastSends:
         ReplyBuffer replies,
     ) except -1
     cdef Diversion _diversion(self, TopicDecision topic, Py_ssize_t queue_id, int want)
+    cdef bint _divert(self, Diversion diversion, Origin* origin, bytes born_host) except -1
+    cdef bint take_back(self, const ScannedHeader* header, ReplyBuffer replies) except -1
+    cdef bint _store_again(
+        self,
+        GroupDecision group,
+        const ScannedHeader* header,
+        const SentBack* back,
+        mapping,
+        int64_t file_start,
+    ) except -1
+    cdef bint _store_from(
+        self,
+        GroupDecision group,
+        const ScannedHeader* header,
+        const SentBack* back,
+        Span file,
+        int64_t file_start,
+    ) except -1
+    cdef GroupDecision _group(self, Span name)
+    cdef GroupDecision _decide_group(self, bytes name)
+    cdef Diversion _made(self, str topic, Py_ssize_t queue_id, int level, bytes added)
+    cdef int _answer_back(self, int64_t opaque, ReplyBuffer replies) except -1
     cdef bint _append(
-        self, QueueCursor queue, RecordDraft draft, const Sent* sent, const int64_t* code
+        self,
+        QueueCursor queue,
+        RecordDraft draft,
+        const Origin* origin,
+        bytes born_host,
+        const int64_t* code,
     ) except -1
     cdef int _answer(self, const ScannedHeader* header, ReplyBuffer replies) except -1
-    cdef int _note_item(self, const Sent* sent, Span body, Span properties) except -1
+    cdef int _note_item(self, int32_t flag, Span body, Span properties) except -1
     cdef RecordDraft _read_one(self, TopicDecision topic, const Sent* sent, Span body)
     cdef RecordDraft _read_batch(self, TopicDecision topic, const Sent* sent, Span body)
     cdef RecordDraft _batch_draft(self, TopicDecision topic, Span sent)

@@ -1,26 +1,56 @@
 # cython: boundscheck=False, wraparound=False
-"""Sends of the fast path (310, 10) and batches (320): from a header that was scanned to messages that are stored.
+"""Sends of the fast path (310, 10), batches (320) and send-backs (36): from a header that was scanned to messages that are stored.
 
 Taken are sends to a topic that exists, into a queue that has room, without a property that asks
-for more than to be stored; and those that ask for a delay level or start a transaction, which are
-stored elsewhere with two properties more. What it does is what `handlers/sending.py` does.
+for more than to be stored; and those that ask for a delay level, start a transaction or bring a
+message back, which are stored elsewhere with some properties more. What it does is what `handlers/sending.py` does.
 """
 
 cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.string cimport memcmp
 
 from roquet.broker.fast_path.header_scan cimport ScannedHeader, unescape
 from roquet.broker.fast_path.reply_buffer cimport ReplyBuffer
-from roquet.broker.fast_path.sent_header cimport Sent, read_sent
+from roquet.broker.fast_path.sent_header cimport Sent, SentBack, read_sent, read_sent_back
 from roquet.broker.tables.tally cimport Tally
-from roquet.protocol.binary cimport Span, bytes_of, crc31, int32_t, int64_t, uint8_t
+from roquet.protocol.binary cimport (
+    Span,
+    bytes_of,
+    crc31,
+    decimal_size,
+    get_int32,
+    get_int64,
+    int32_t,
+    int64_t,
+    put_bytes,
+    put_decimal,
+    put_int32,
+    uint8_t,
+)
 from roquet.protocol.messages.drafts cimport Item, Origin, RecordDraft
 from roquet.protocol.messages.record_batches cimport count_items, read_item
+from roquet.protocol.messages.record_layout cimport (
+    BORN_TIMESTAMP_AT,
+    FLAG_AT,
+    PHYSICAL_OFFSET_AT,
+    RECONSUME_TIMES_AT,
+)
+from roquet.protocol.messages.record_parts cimport (
+    RecordParts,
+    ends_in_checksum,
+    has_common_layout,
+    has_right_body,
+    has_right_checksum,
+    locate_record,
+)
 from roquet.protocol.messages.sent_properties cimport (
+    BACK_SIZE_MAX,
     WANTS_MORE,
     WANTS_TRANSACTION,
+    put_sent_back,
     put_stored,
     want_of,
 )
@@ -32,8 +62,16 @@ from roquet.broker.fast_path.decisions import (
     draft_of_batches,
     draft_of_sends,
     fast_queue_count,
+    fast_retry_queue_count,
 )
+from random import randrange
+
+from roquet.broker.messages.appending import FIRST_LEVEL
+from roquet.protocol.codes import VERSION_3_4_9
+from roquet.protocol.fields import NoFields
 from roquet.protocol.messages.batch import BATCH_COUNT_MAX
+from roquet.protocol.names import SCHEDULE_TOPIC, retry_topic
+from roquet.protocol.templates.json_templates import reply_pieces
 
 cdef extern from "string.h" nogil:
     void* memmem(const void* where, size_t size, const void* what, size_t what_size)
@@ -42,8 +80,14 @@ cdef enum:
     # Of one message. The rest is for what the broker adds.
     _OWN_SIZE_MAX = 16_384
     _TRANSACTION_MASK = 0xC
+    _IN_NO_QUEUE = 0x4
+    # By what stands in a record besides the properties of its message: a topic and where it belongs.
+    _ADDED_SIZE_MAX = 1_024
+    _PREFIX_SIZE = 8
 
 cdef Py_ssize_t _BATCH_COUNT_MAX = BATCH_COUNT_MAX
+cdef int64_t _FIRST_LEVEL = FIRST_LEVEL
+cdef int64_t _COUNT_MAX_VERSION = VERSION_3_4_9
 
 
 @cython.final
@@ -57,12 +101,21 @@ cdef class TopicDecision:
 
 
 @cython.final
+cdef class GroupDecision:
+    """What was decided about the send-backs of one group, and by what."""
+
+
+@cython.final
 cdef class FastSends:
     """Those of one broker, from whatever connection."""
 
     def __init__(self, broker):
         self._broker = broker
         self._find_topic = broker.tables.topics.find
+        self._find_group = broker.tables.groups.find
+        self._store_host = broker.messages.store_host
+        self._schedule_topic = SCHEDULE_TOPIC.encode()
+        self._reply_start, self._reply_end = reply_pieces(NoFields(), None, ())
         self._statistics = broker.statistics
         self._puts = broker.statistics.puts
         self._long_polls = broker.messages.long_polls
@@ -70,6 +123,7 @@ cdef class FastSends:
         self._reply = broker.messages.send_reply
         self._is_sync = broker.messages.acks.is_awaited
         self._topics = {}
+        self._groups = {}
 
     def __dealloc__(self):
         PyMem_Free(self._items)
@@ -109,7 +163,7 @@ cdef class FastSends:
         if draft is None:
             return not sent.is_batch and self._take_diverted(topic, header, &sent, body, replies)
         queue = self._queue(topic, sent.origin.queue_id)
-        if queue is None or not self._append(queue, draft, &sent, NULL):
+        if queue is None or not self._append(queue, draft, &sent.origin, self._born_host, NULL):
             return False
         if topic.puts is None or topic.puts.is_forgotten:
             topic.puts = self._statistics.topic_puts(topic.name)
@@ -119,15 +173,20 @@ cdef class FastSends:
         return True
 
     cdef bint _append(
-        self, QueueCursor queue, RecordDraft draft, const Sent* sent, const int64_t* code
+        self,
+        QueueCursor queue,
+        RecordDraft draft,
+        const Origin* origin,
+        bytes born_host,
+        const int64_t* code,
     ) except -1:
         """Whether there was room for the items."""
-        draft.turn_to(&sent.origin, self._born_host)
+        draft.turn_to(origin, born_host)
         for index in range(self._stored.count):
             self._items[index].size = draft.size_of(
                 self._items[index].body.size, self._items[index].properties
             )
-        self._stored.queue_id = sent.origin.queue_id
+        self._stored.queue_id = origin.queue_id
         self._stored.queue_offset = queue.max_offset
         return self._appends.append(
             queue,
@@ -165,7 +224,6 @@ cdef class FastSends:
         cdef int want = want_of(properties)
         cdef int32_t queue_id = sent.origin.queue_id
         cdef Diversion diversion
-        cdef int64_t code
         if (
             self._is_sync  # It is followed up when it is safe.
             or want == WANTS_MORE
@@ -176,52 +234,213 @@ cdef class FastSends:
         diversion = self._diversion(topic, queue_id, want)
         if diversion is None:
             return False
+        self._note_item(<int32_t>sent.flag, body, properties)
+        sent.origin.sys_flag &= ~_TRANSACTION_MASK
+        if not self._divert(diversion, &sent.origin, self._born_host):
+            return False
+        # The reply names the queue that was asked for.
+        self._stored.queue_id = queue_id
+        self._answer(header, replies)
+        return True
+
+    cdef bint _divert(self, Diversion diversion, Origin* origin, bytes born_host) except -1:
+        """Stores the item where it waits; False without room: no change."""
+        cdef int64_t code
+        cdef bint is_stored
         if diversion.queue is None or diversion.queue.position >= diversion.queue.reserved_position:
             diversion.queue = self._appends.find(diversion.encoded_topic, diversion.queue_id)
             if diversion.queue is None:
                 return False
-        self._note_item(sent, body, properties)
-        sent.origin.queue_id = diversion.queue_id
-        sent.origin.sys_flag &= ~_TRANSACTION_MASK
+        origin.queue_id = diversion.queue_id
         if diversion.delay_ms is None:
-            if not self._append(diversion.queue, diversion.draft, sent, NULL):
-                return False
+            is_stored = self._append(diversion.queue, diversion.draft, origin, born_host, NULL)
         else:
-            self._check_clock()
+            self._broker.waiting.delays.check_clock()
             code = self._now_ms + <int64_t>diversion.delay_ms
-            if not self._append(diversion.queue, diversion.draft, sent, &code):
-                return False
+            is_stored = self._append(diversion.queue, diversion.draft, origin, born_host, &code)
+        if not is_stored:
+            return False
         if diversion.puts is None or diversion.puts.is_forgotten:
             diversion.puts = self._statistics.topic_puts(diversion.topic)
         self._count(diversion.puts)
         self._announce(diversion.topic, diversion.queue_id)
         diversion.follow_up(self._stored.queue_offset, self._now_ms, self._appends.log.end)
-        # The reply names the queue that was asked for.
-        self._stored.queue_id = queue_id
-        self._answer(header, replies)
         return True
 
     cdef Diversion _diversion(self, TopicDecision topic, Py_ssize_t queue_id, int want):
         """None if such messages take the slow path."""
         cdef Diversion diversion = topic.diversions.get((queue_id, want))
         if diversion is None:
-            decided = diversion_of(
-                self._broker, topic.name, queue_id, 0 if want == WANTS_TRANSACTION else want
+            level = 0 if want == WANTS_TRANSACTION else want
+            diversion = self._made(
+                topic.name, queue_id, level, self._broker.messages.cluster_property
             )
-            if decided is None:
-                return None
-            diversion = Diversion()
-            diversion.topic = decided.topic
-            diversion.encoded_topic = decided.topic.encode()
-            diversion.queue_id = decided.queue_id
-            diversion.draft = decided.draft
-            diversion.delay_ms = decided.delay_ms
-            diversion.follow_up = decided.follow_up
-            topic.diversions[queue_id, want] = diversion
+            if diversion is not None:
+                topic.diversions[queue_id, want] = diversion
         return diversion
 
-    def _check_clock(self):
-        self._broker.waiting.delays.check_clock()
+    cdef Diversion _made(self, str topic, Py_ssize_t queue_id, int level, bytes added):
+        cdef Diversion diversion = Diversion()
+        decided = diversion_of(self._broker, topic, queue_id, level, added)
+        if decided is None:
+            return None
+        diversion.topic = decided.topic
+        diversion.encoded_topic = decided.topic.encode()
+        diversion.queue_id = decided.queue_id
+        diversion.draft = decided.draft
+        diversion.delay_ms = decided.delay_ms
+        diversion.follow_up = decided.follow_up
+        return diversion
+
+    # Send-backs (36): see `handlers/sending.py`.
+
+    cdef bint take_back(self, const ScannedHeader* header, ReplyBuffer replies) except -1:
+        """Stores a message again, to come after its delay, or leaves it."""
+        cdef SentBack back
+        cdef GroupDecision group
+        if self._is_sync or not read_sent_back(header, &back):
+            return False
+        group = self._group(back.group)
+        if group is None:
+            return False
+        try:
+            file = self._appends.log.file_at(back.physical_offset)
+            if file is None:
+                return False
+            mapping = file.mapping
+        except OSError:
+            # A file cannot be opened now. The slow path reports why.
+            return False
+        if not self._store_again(group, header, &back, mapping, file.start):
+            return False
+        self._answer_back(header.opaque, replies)
+        return True
+
+    cdef bint _store_again(
+        self,
+        GroupDecision group,
+        const ScannedHeader* header,
+        const SentBack* back,
+        mapping,
+        int64_t file_start,
+    ) except -1:
+        cdef Py_buffer view
+        PyObject_GetBuffer(mapping, &view, PyBUF_SIMPLE)
+        try:
+            return self._store_from(
+                group, header, back, Span(<const uint8_t*>view.buf, view.len), file_start
+            )
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef bint _store_from(
+        self,
+        GroupDecision group,
+        const ScannedHeader* header,
+        const SentBack* back,
+        Span file,
+        int64_t file_start,
+    ) except -1:
+        """Whether a common record lies there, and may come again."""
+        cdef RecordParts record
+        cdef Origin origin
+        cdef Diversion diversion
+        cdef int64_t end = min(self._appends.log.end, self._appends.log.confirmed_end) - file_start
+        cdef int64_t position = back.physical_offset - file_start
+        cdef int64_t level = back.delay_level
+        cdef int64_t count_max = group.count_max
+        cdef Py_ssize_t size
+        cdef uint8_t* own
+        if (
+            not locate_record(file.start + position, min(end, file.size) - position, &record)
+            or not has_common_layout(record.start)
+            or get_int64(record.start + PHYSICAL_OFFSET_AT) != back.physical_offset
+            or not ends_in_checksum(&record)
+            or not has_right_checksum(&record)
+            or not has_right_body(&record)
+            or record.sys_flag & _IN_NO_QUEUE
+            or not _is_same(self._store_host, record.store_host)
+        ):
+            return False
+        origin.sys_flag = record.sys_flag
+        origin.born_timestamp = get_int64(record.start + BORN_TIMESTAMP_AT)
+        origin.reconsume_times = get_int32(record.start + RECONSUME_TIMES_AT)
+        if back.has_count_max and header.version >= _COUNT_MAX_VERSION:
+            count_max = back.count_max
+        if origin.reconsume_times >= count_max or level < 0:
+            return False
+        if not level:
+            level = _FIRST_LEVEL + origin.reconsume_times
+        level = min(level, group.level_count)
+        own = self._grow_scratch(record.properties.size + record.topic.size + BACK_SIZE_MAX)
+        size = put_sent_back(own, &record, <int>level)
+        if (
+            size < 0
+            or size > _OWN_SIZE_MAX
+            or self._appends.find(self._schedule_topic, level - 1) is None
+            or self._appends.log.end + record.size + size + _ADDED_SIZE_MAX
+            > self._appends.log.used_end
+        ):
+            return False
+        origin.reconsume_times += 1
+        # Only now: what is left to the slow path is drawn there. Which queue it is, is no secret.
+        queue_id = randrange(group.queue_count)
+        diversion = group.diversions.get((queue_id, level))
+        if diversion is None:
+            diversion = self._made(group.retry_topic, queue_id, <int>level, b"")
+            group.diversions[queue_id, level] = diversion
+        self._note_item(get_int32(record.start + FLAG_AT), record.body, Span(own, size))
+        if not self._divert(diversion, &origin, bytes_of(record.born_host)):
+            return False
+        self._statistics.count_send_back(group.name, bytes_of(record.topic).decode())
+        return True
+
+    cdef GroupDecision _group(self, Span name):
+        """What holds for it now; None if its send-backs take the slow path."""
+        encoded_name = bytes_of(name)
+        cdef GroupDecision group = self._groups.get(encoded_name)
+        if group is None or not (
+            self._broker.config is group.config
+            and self._find_group(group.name) is group.settings
+            and self._find_topic(group.retry_topic) is group.topic_settings
+        ):
+            group = self._decide_group(encoded_name)
+        return group if group is not None and group.queue_count else None
+
+    cdef GroupDecision _decide_group(self, bytes name):
+        cdef GroupDecision group = GroupDecision()
+        group.encoded_name = name
+        group.name = name.decode()
+        group.retry_topic = retry_topic(group.name)
+        group.config = self._broker.config
+        group.settings = self._find_group(group.name)
+        group.topic_settings = self._find_topic(group.retry_topic)
+        if group.settings is None or group.topic_settings is None:
+            # Not kept, or a stranger could fill the memory with names.
+            self._groups.pop(name, None)
+            return None
+        group.queue_count = fast_retry_queue_count(
+            group.settings, group.topic_settings, group.config
+        )
+        group.count_max = group.settings.retry_max_times
+        group.level_count = len(group.config.store.delay_levels_ms)
+        group.diversions = {}
+        self._groups[name] = group
+        return group
+
+    cdef int _answer_back(self, int64_t opaque, ReplyBuffer replies) except -1:
+        cdef Py_ssize_t header_size = (
+            PyBytes_GET_SIZE(self._reply_start)
+            + decimal_size(opaque)
+            + PyBytes_GET_SIZE(self._reply_end)
+        )
+        cdef uint8_t* at = replies.room(_PREFIX_SIZE + header_size)
+        put_int32(at, 4 + header_size)
+        put_int32(at + 4, header_size)
+        at = put_bytes(at + _PREFIX_SIZE, self._reply_start)
+        put_bytes(put_decimal(at, opaque), self._reply_end)
+        replies.add(_PREFIX_SIZE + header_size)
+        return 0
 
     # Topics and their queues
 
@@ -280,12 +499,12 @@ cdef class FastSends:
         size = put_stored(own, Span(own, size))
         if size < 0 or size > _OWN_SIZE_MAX or _has_checksum(Span(own, size)):
             return None
-        self._note_item(sent, body, Span(own, size))
+        self._note_item(<int32_t>sent.flag, body, Span(own, size))
         return topic.draft
 
-    cdef int _note_item(self, const Sent* sent, Span body, Span properties) except -1:
+    cdef int _note_item(self, int32_t flag, Span body, Span properties) except -1:
         self._grow_items(1)
-        self._items[0].flag = <int32_t>sent.flag
+        self._items[0].flag = flag
         self._items[0].body = body
         self._items[0].body_crc = crc31(body.start, body.size)
         self._items[0].properties = properties

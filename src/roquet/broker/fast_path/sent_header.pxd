@@ -11,4 +11,11 @@ cdef struct Sent:
     Span properties  # as JSON has them
 
 
+cdef struct SentBack:
+    int64_t physical_offset, delay_level, count_max
+    bint has_count_max
+    Span group
+
+
+cdef bint read_sent_back(const ScannedHeader* header, SentBack* back) noexcept nogil
 cdef bint read_sent(const ScannedHeader* header, Sent* sent) noexcept nogil

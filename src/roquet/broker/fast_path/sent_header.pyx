@@ -18,6 +18,7 @@ from roquet.protocol.binary cimport Span, int32_t, int64_t, uint32_t
 
 cdef enum:
     _NEEDED = 0xFF  # a to h
+    _NEEDED_BACK = 7
     _WITH_NAMES = 10
 
 
@@ -109,6 +110,47 @@ cdef inline bint _read_field(uint32_t name, const Field* field, Sent* sent) noex
     elif name == c"j":
         sent.origin.reconsume_times = <int32_t>number
     return True  # And d and l, for the creation of topics, and what counts for retries.
+
+
+cdef bint read_sent_back(const ScannedHeader* header, SentBack* back) noexcept nogil:
+    """Whether it is that of a fast send-back, as `SendBackHeader` declares it."""
+    cdef uint32_t seen = 0
+    cdef uint32_t bit
+    cdef Py_ssize_t index
+    cdef bint truth
+    cdef const Field* field
+    back.has_count_max = False
+    for index in range(header.count):
+        field = &header.fields[index]
+        bit = 0
+        if is_text(field.name, b"offset"):
+            bit = 1
+            if not read_number(field.text, &back.physical_offset):
+                return False
+        elif is_text(field.name, b"group"):
+            bit = 2
+            back.group = field.text
+            if field.is_escaped:
+                return False
+        elif is_text(field.name, b"delayLevel"):
+            bit = 4
+            if not read_int32(field.text, &back.delay_level):
+                return False
+        elif is_text(field.name, b"maxReconsumeTimes"):
+            bit = 8
+            back.has_count_max = True
+            if not read_int32(field.text, &back.count_max):
+                return False
+        elif is_text(field.name, b"unitMode"):
+            bit = 16
+            if not read_bool(field.text, &truth):
+                return False
+        elif not _is_idle(field):
+            return False
+        if seen & bit:
+            return False
+        seen |= bit
+    return seen & _NEEDED_BACK == _NEEDED_BACK
 
 
 cdef inline bint _is_idle(const Field* field) noexcept nogil:

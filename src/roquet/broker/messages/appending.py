@@ -252,7 +252,7 @@ def append_message(messages: Messages, message: NewMessage) -> Appended:
 DLQ_QUEUE_COUNT: Final = 1
 DLQ_QUEUE_ID: Final = 0
 
-_FIRST_LEVEL: Final = 3  # ten seconds, with the default levels
+FIRST_LEVEL: Final = 3  # ten seconds, with the default levels
 _AT_ONCE: Final = 0
 
 
@@ -270,7 +270,7 @@ def next_level(retry_count: int, count_max: int, asked_level: int) -> int | None
     """
     if retry_count >= count_max or asked_level < 0:
         return None
-    return asked_level or _FIRST_LEVEL + retry_count
+    return asked_level or FIRST_LEVEL + retry_count
 
 
 def sent_back(message: StoredMessage, topic: str, queue_id: int, level: int | None) -> NewMessage:

@@ -3,11 +3,12 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.string cimport memchr, memcmp, memmove
+from libc.string cimport memchr, memcmp, memcpy, memmove, strlen
 
-from roquet.protocol.binary cimport Span, put_bytes, uint8_t
+from roquet.protocol.binary cimport Span, get_int64, put_bytes, put_decimal, put_hex, uint8_t
 from roquet.protocol.messages.property_text cimport next_property, starts_with
-from roquet.protocol.messages.record_layout cimport SEPARATOR
+from roquet.protocol.messages.record_layout cimport CHECKSUM_SIZE, PHYSICAL_OFFSET_AT, SEPARATOR
+from roquet.protocol.messages.record_parts cimport RecordParts, ends_in_checksum
 
 
 def stored_properties(str sent not None, bytes added not None):
@@ -52,34 +53,28 @@ cdef enum:
     _PROPERTY_COUNT_MAX = 32
 
 
+cdef struct Names:
+    Span each[_PROPERTY_COUNT_MAX]
+    Py_ssize_t count
+
+
 cdef int want_of(Span sent) noexcept nogil:
     """The one delay level, or the one transaction, that these ask for; else WANTS_MORE.
 
     More is: two wishes, a name twice or without a value, one that the broker itself adds, or a level
     that is not written as a number of one or two digits.
     """
-    cdef Span names[_PROPERTY_COUNT_MAX]
+    cdef Names names
     cdef Span each
-    cdef const uint8_t* equals
-    cdef Py_ssize_t count = 0
-    cdef Py_ssize_t index
     cdef int level = 0
     cdef bint is_half = False
     cdef bint has_group = False
+    names.count = 0
     while next_property(&sent, &each):
-        equals = <const uint8_t*>memchr(each.start, 1, <size_t>each.size)
-        if count == _PROPERTY_COUNT_MAX or equals is NULL or equals == each.start:
+        if not _note_name(each, &names) or _is_of_broker(each) or starts_with(each, b"CLUSTER\x01"):
             return WANTS_MORE
-        names[count] = Span(each.start, equals - each.start)
-        if names[count].size + 1 == each.size or _is_of_broker(each):
-            return WANTS_MORE
-        for index in range(count):
-            if names[index].size == names[count].size and not memcmp(
-                names[index].start, names[count].start, <size_t>names[count].size
-            ):
-                return WANTS_MORE
         if starts_with(each, b"DELAY\x01"):
-            level = _small_number(Span(equals + 1, each.size - names[count].size - 1))
+            level = _small_number(Span(each.start + 6, each.size - 6))
             if not level:
                 return WANTS_MORE
         elif starts_with(each, b"TRAN_MSG\x01"):
@@ -87,18 +82,94 @@ cdef int want_of(Span sent) noexcept nogil:
                 return WANTS_MORE
             is_half = True
         has_group |= starts_with(each, b"PGROUP\x01")
-        count += 1
     if is_half:
         # Without a group it gets the one of the request.
         return WANTS_TRANSACTION if has_group and not level else WANTS_MORE
     return level
 
 
+cdef Py_ssize_t put_sent_back(uint8_t* start, const RecordParts* record, int level) noexcept nogil:
+    """Writes the properties of a message that comes again; their size, or -1 if that takes more.
+
+    There is room for those of the record, its topic, and BACK_SIZE_MAX bytes more. More is: it came
+    again before, or waited, or has anything that is not common.
+    """
+    cdef Span rest = record.properties
+    cdef Span each
+    cdef Names names
+    cdef uint8_t* at = start
+    names.count = 0
+    if ends_in_checksum(record):
+        rest.size -= CHECKSUM_SIZE
+    if not _is_ascii(rest) or not _is_ascii(record.topic) or not record.topic.size:
+        return -1
+    while next_property(&rest, &each):
+        if (
+            not _note_name(each, &names)
+            or _is_of_broker(each)
+            or starts_with(each, b"DELAY\x01")
+            or starts_with(each, b"WAIT\x01")
+            or starts_with(each, b"RETRY_TOPIC\x01")
+            or starts_with(each, b"ORIGIN_MESSAGE_ID\x01")
+        ):
+            return -1
+        at = _put_text(at, each)
+        at[0] = SEPARATOR
+        at += 1
+    at = _put_words(at, b"DELAY\x01")
+    at = put_decimal(at, level)
+    at = _put_words(at, b"\x02WAIT\x01false\x02RETRY_TOPIC\x01")
+    at = _put_text(at, record.topic)
+    at = _put_words(at, b"\x02ORIGIN_MESSAGE_ID\x01")
+    # The offset id: where the record lies.
+    at = put_hex(at, get_int64(record.store_host.start))
+    return put_hex(at, get_int64(record.start + PHYSICAL_OFFSET_AT)) - start
+
+
+cdef inline uint8_t* _put_text(uint8_t* at, Span text) noexcept nogil:
+    memcpy(at, text.start, <size_t>text.size)
+    return at + text.size
+
+
+cdef inline uint8_t* _put_words(uint8_t* at, const char* words) noexcept nogil:
+    memcpy(at, words, strlen(words))
+    return at + strlen(words)
+
+
+cdef inline bint _is_ascii(Span text) noexcept nogil:
+    cdef Py_ssize_t index
+    for index in range(text.size):
+        if text.start[index] > 127:
+            return False
+    return True
+
+
+cdef bint _note_name(Span property, Names* names) noexcept nogil:
+    """Whether it has a value, and a name that none before it has."""
+    cdef const uint8_t* equals = <const uint8_t*>memchr(property.start, 1, <size_t>property.size)
+    cdef Py_ssize_t index
+    cdef Py_ssize_t size = equals - property.start
+    if (
+        names.count == _PROPERTY_COUNT_MAX
+        or equals is NULL
+        or not size
+        or size + 1 == property.size
+    ):
+        return False
+    for index in range(names.count):
+        if names.each[index].size == size and not memcmp(
+            names.each[index].start, property.start, <size_t>size
+        ):
+            return False
+    names.each[names.count] = Span(property.start, size)
+    names.count += 1
+    return True
+
+
 cdef inline bint _is_of_broker(Span property) noexcept nogil:
     """Whether the broker would replace it, or take it for something else."""
     return (
-        starts_with(property, b"CLUSTER\x01")
-        or starts_with(property, b"REAL_TOPIC\x01")
+        starts_with(property, b"REAL_TOPIC\x01")
         or starts_with(property, b"REAL_QID\x01")
         or starts_with(property, b"TIMER_")
         or starts_with(property, b"TRANSACTION_")

@@ -108,3 +108,24 @@ async def test_what_waits_for_more_is_left(bed: BrokerBed, properties: str, flag
         fields = send_fields("TopicA", "0", each)
         bed.connect().connection.data_received(frame_of(command(310, fields, 1), b"body"))
     assert not is_taken(bed, send_fields("TopicA", "0", properties, f=flag))
+
+
+async def test_a_message_is_sent_back_where_another_one_waits(bed: BrokerBed) -> None:
+    await bed.connect().beat("one", reads={"g": ["TopicA"]})
+    offset = bed.broker.store.log_end
+    assert is_taken(bed, usual())
+    fields: dict[str, object] = {"offset": str(offset), "group": "g", "delayLevel": "2"}
+    assert not is_taken(bed, fields, 36)
+    delayed = send_fields("TopicA", "0", DELAYED)
+    bed.connect().connection.data_received(frame_of(command(310, delayed, 1), b"body"))
+    assert is_taken(bed, fields, 36)
+    for change in (
+        {"delayLevel": "-1"},  # It is given up.
+        {"maxReconsumeTimes": "0"},
+        {"delayLevel": "x"},
+        {"offset": str(offset + 1)},
+        {"offset": "999999"},
+        {"group": "unknown"},
+        {"unitMode": "x"},
+    ):
+        assert not is_taken(bed, fields | change, 36), change
