@@ -16,7 +16,7 @@ from roquet.broker.pop.poll_counts import PopPolls
 from roquet.broker.registration import Registrar
 from roquet.broker.replication.replication import Replication
 from roquet.broker.settings.config import BrokerConfig, Pauses
-from roquet.broker.tables.clients import Consumers, Producers
+from roquet.broker.tables.clients import ClientConnection, Consumers, Producers
 from roquet.broker.tables.durable_state import ProgressTables
 from roquet.broker.tables.past_members import PastMembers
 from roquet.broker.tables.queue_locks import LockTable
@@ -24,7 +24,6 @@ from roquet.broker.tables.statistics import Statistics
 from roquet.broker.tables.tables import Tables
 from roquet.broker.transactions.pending_halves import PendingHalves
 from roquet.clock import Clock
-from roquet.net.connection import Connection
 from roquet.net.limits import ConnectionBudget
 from roquet.net.service import Services
 from roquet.net.tls.contexts import ServerTls
@@ -34,8 +33,8 @@ from roquet.store.message_store import MessageStore
 class Clients(msgspec.Struct, frozen=True):
     """Connected clients, former ones, and which member of a group owns which queue."""
 
-    consumers: Consumers[Connection]
-    producers: Producers[Connection]
+    consumers: Consumers[ClientConnection]
+    producers: Producers[ClientConnection]
     locks: LockTable
     past_members: PastMembers
 

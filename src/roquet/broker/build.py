@@ -40,7 +40,7 @@ from roquet.broker.replication.table_log import LoggedTables, RecordForm, TableL
 from roquet.broker.replication.table_sync import SlaveTables
 from roquet.broker.settings.apache_keys import change_config, changeable_texts
 from roquet.broker.settings.config import BrokerConfig, Pauses
-from roquet.broker.tables.clients import Consumers, Producers
+from roquet.broker.tables.clients import ClientConnection, Consumers, Producers
 from roquet.broker.tables.durable_state import ProgressTables, new_progress
 from roquet.broker.tables.groups import GroupTable
 from roquet.broker.tables.offsets import OffsetTable
@@ -56,7 +56,6 @@ from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.net.address_server import read_source
 from roquet.net.addresses import ip_of, reachable_host
-from roquet.net.connection import Connection
 from roquet.net.errors import UnknownHost
 from roquet.net.limits import ConnectionBudget
 from roquet.net.peers import Peers
@@ -276,10 +275,10 @@ def _clients(
 ) -> Clients:
     past_members.on_change = saver.save_soon
     return Clients(
-        Consumers[Connection](
+        Consumers[ClientConnection](
             config.membership_count_max, config.subscription_size_max, on_left=past_members.note
         ),
-        Producers[Connection](config.membership_count_max),
+        Producers[ClientConnection](config.membership_count_max),
         LockTable(clock, config.lock_count_max),
         past_members,
     )

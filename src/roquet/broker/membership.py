@@ -11,18 +11,21 @@ broadcasting group commits nothing and is not affected.
 
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
-from roquet.broker.errors import TableNotWritten
-from roquet.broker.tables.clients import SILENCE_S_MAX
-from roquet.net.connection import Connection
+from roquet.broker.errors import NoMoreGroups, TableNotWritten, UnknownGroup
+from roquet.broker.tables.clients import SILENCE_S_MAX, ClientConnection
+from roquet.broker.tables.topics import TopicFlag
+from roquet.protocol.bodies.clients import ConsumerData
 from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of
 from roquet.protocol.headers.groups import ConsumersChangedHeader
+from roquet.protocol.names import retry_topic
 from roquet.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -45,7 +48,22 @@ def group_settings(broker: Broker, group: str) -> GroupConfig:
     )
 
 
-def connection_lost(broker: Broker, connection: Connection) -> None:
+def make_retry_topic(broker: Broker, consumer: ConsumerData) -> None:
+    """Consumers subscribe to the topic of their retries from the start, so it has to exist."""
+    if broker.config.is_slave:
+        return  # It comes from the master.
+    try:
+        settings = group_settings(broker, consumer.group_name)
+    except (UnknownGroup, NoMoreGroups):
+        return  # It may not be created; its pulls are refused with the reason.
+    flags = TopicFlag.UNIT_SUBSCRIPTION if consumer.unit_mode else 0
+    topic = retry_topic(consumer.group_name)
+    # While nothing can be stored, nothing is sent back; a later heartbeat makes the topic.
+    with suppress(TableNotWritten):
+        broker.tables.topics.find_or_create(topic, settings.retry_queue_nums, flags)
+
+
+def connection_lost(broker: Broker, connection: ClientConnection) -> None:
     """Removes the clients of the connection; the remaining members rebalance at once."""
     broker.clients.producers.forget(connection)
     for group in broker.clients.consumers.forget(connection):
@@ -64,7 +82,7 @@ def expire_clients(broker: Broker) -> None:
         connection.close(f"no heartbeat for {SILENCE_S_MAX:g} s")
 
 
-def notify(connections: Iterable[Connection], command: Command) -> None:
+def notify(connections: Iterable[ClientConnection], command: Command) -> None:
     """Sends a one-way request to every connection that is still open."""
     for connection in connections:
         if connection.is_open:

@@ -3,12 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, Final
 
 from roquet.access.needs import EVERYTHING, sub_group
 from roquet.broker.broker import Broker
-from roquet.broker.errors import BadName, NoMoreGroups, TableNotWritten, UnknownGroup
+from roquet.broker.errors import BadName
 from roquet.broker.handlers.answers import (
     answer_when_changed,
     check_is_master,
@@ -17,17 +16,17 @@ from roquet.broker.handlers.answers import (
     page,
 )
 from roquet.broker.handlers.needs import BEATING, LOCKING, SUBSCRIBING
-from roquet.broker.membership import group_settings, notify_members_changed
+from roquet.broker.membership import group_settings, make_retry_topic, notify_members_changed
 from roquet.broker.messages.subscriptions import check_subscription
 from roquet.broker.registration import Registrar
 from roquet.broker.tables.clients import Client, check_client_id
 from roquet.broker.tables.queue_locks import QueueKey
-from roquet.broker.tables.topics import TopicFlag, TopicTable
+from roquet.broker.tables.topics import TopicTable
 from roquet.net.errors import Refused
 from roquet.net.router import Deferred, Reply, Request, on
 from roquet.protocol.bodies import clients as bodies
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.clients import ConsumerData, Heartbeat, SubscriptionCheck
+from roquet.protocol.bodies.clients import Heartbeat, SubscriptionCheck
 from roquet.protocol.bodies.groups import (
     ConsumerIds,
     GroupConfig,
@@ -48,7 +47,7 @@ from roquet.protocol.headers.groups import (
     ProducerConnectionsHeader,
     UnregisterClientHeader,
 )
-from roquet.protocol.names import is_name, retry_topic
+from roquet.protocol.names import is_name
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +75,7 @@ def heartbeat(broker: Broker, request: Request[AddressedHeader]) -> Reply | Defe
         clock.monotonic_s(),
     )
     for consumer in beat.consumer_data_set:
-        _make_retry_topic(broker, consumer)
+        make_retry_topic(broker, consumer)
         if broker.clients.consumers.register(request.connection, client, consumer):
             notify_members_changed(broker, consumer.group_name)
     for producer in beat.producer_data_set:
@@ -140,21 +139,6 @@ def unlock_queues(broker: Broker, request: Request[AddressedHeader]) -> Reply:
     body = read_body(QueueLockRequest, request.body)
     broker.clients.locks.unlock(body.client_id, _queue_keys(body))
     return Reply()
-
-
-def _make_retry_topic(broker: Broker, consumer: ConsumerData) -> None:
-    """Consumers subscribe to the topic of their retries from the start, so it has to exist."""
-    if broker.config.is_slave:
-        return  # It comes from the master.
-    try:
-        settings = group_settings(broker, consumer.group_name)
-    except (UnknownGroup, NoMoreGroups):
-        return  # It may not be created; its pulls are refused with the reason.
-    flags = TopicFlag.UNIT_SUBSCRIPTION if consumer.unit_mode else 0
-    topic = retry_topic(consumer.group_name)
-    # While nothing can be stored, nothing is sent back; a later heartbeat makes the topic.
-    with suppress(TableNotWritten):
-        broker.tables.topics.find_or_create(topic, settings.retry_queue_nums, flags)
 
 
 def _is_queue(topics: TopicTable, key: QueueKey) -> bool:

@@ -66,7 +66,7 @@ def pop_message(broker: Broker, request: Request[PopMessageHeader]) -> Answer:
             ResponseCode.INVALID_PARAMETER,
             f"messages cannot be invisible for {pop.invisible_time} ms",
         )
-    _check_readable(broker, pop.topic, pop.queue_id, pop.consumer_group)
+    check_readable(broker, pop.topic, pop.queue_id, pop.consumer_group)
     retries = pop_retry_topic(pop.consumer_group, pop.topic)
     if not is_name(retries):
         raise Refused(
@@ -81,7 +81,7 @@ def pop_message(broker: Broker, request: Request[PopMessageHeader]) -> Answer:
 def peek_message(broker: Broker, request: Request[PeekMessageHeader]) -> Reply:
     header = request.header
     _check_counts(header.max_msg_nums)
-    _check_readable(broker, header.topic, header.queue_id, header.consumer_group)
+    check_readable(broker, header.topic, header.queue_id, header.consumer_group)
     key = PollKey(header.topic, header.consumer_group, header.queue_id)
     return peek(broker, key, header.max_msg_nums)
 
@@ -89,13 +89,13 @@ def peek_message(broker: Broker, request: Request[PeekMessageHeader]) -> Reply:
 def notification(broker: Broker, request: Request[NotificationHeader]) -> Answer:
     header = request.header
     check_is_master(broker.config)
-    _check_readable(broker, header.topic, header.queue_id, header.consumer_group)
+    check_readable(broker, header.topic, header.queue_id, header.consumer_group)
     return answer_notification(broker, request)
 
 
 def polling_info(broker: Broker, request: Request[PollingInfoHeader]) -> Reply:
     header = request.header
-    _check_readable(broker, header.topic, header.queue_id, header.consumer_group)
+    check_readable(broker, header.topic, header.queue_id, header.consumer_group)
     key = PollKey(header.topic, header.consumer_group, header.queue_id)
     count = broker.waiting.pop_polls.counts.get(key, 0)
     return Reply(header=PollingInfoReplyHeader(polling_num=count))
@@ -109,7 +109,7 @@ def _check_counts(count: int) -> None:
         )
 
 
-def _check_readable(broker: Broker, name: str, queue_id: int, group: str) -> None:
+def check_readable(broker: Broker, name: str, queue_id: int, group: str) -> None:
     if not broker.config.permission & _READ:
         raise Refused(ResponseCode.NO_PERMISSION, "the broker is not readable")
     topic = broker.tables.topics.find(name)

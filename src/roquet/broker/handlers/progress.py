@@ -9,10 +9,9 @@ from roquet.broker.errors import UnknownTopic
 from roquet.broker.handlers.answers import check_is_master
 from roquet.broker.messages.appending import Messages
 from roquet.broker.settings.config import BrokerConfig
-from roquet.broker.tables.clients import Consumers
+from roquet.broker.tables.clients import ClientConnection, Consumers
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.tables.topics import TopicTable
-from roquet.net.connection import Connection
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.bodies.body import MessageQueue, QueueTable, write_body
 from roquet.protocol.bodies.brokers import DelayedMessages, WaitingMessages
@@ -48,7 +47,7 @@ HALF_COUNT_MAX: Final = 1000
 _NO_TIME: Final = -1  # Java's value for the time of a missing message
 
 
-def is_read(consumers: Consumers[Connection], group: str, topic: str) -> bool:
+def is_read(consumers: Consumers[ClientConnection], group: str, topic: str) -> bool:
     """Whether a group that has an offset in a topic still reads it, as far as we know."""
     return consumers.may_read(group, topic)
 

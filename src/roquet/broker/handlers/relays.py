@@ -16,8 +16,7 @@ from roquet.broker.handlers.needs import REPLYING
 from roquet.broker.handlers.sending import checked_queue_id, checked_topic
 from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.appending import NewMessage, append_message, stored_record
-from roquet.broker.tables.clients import Consumers
-from roquet.net.connection import Connection
+from roquet.broker.tables.clients import ClientConnection, Consumers
 from roquet.net.errors import CallTimedOut, NetError, Refused
 from roquet.net.router import Deferred, Reply, ReplyDeferred, Request, on
 from roquet.protocol.bodies.body import QueueTable, read_body, write_body
@@ -97,7 +96,9 @@ def get_consumer_status(broker: Broker, request: Request[ConsumerStatusHeader]) 
     return defer(broker.background, request, ask_all)
 
 
-def _connection(consumers: Consumers[Connection], group: str, client_id: str) -> Connection:
+def _connection(
+    consumers: Consumers[ClientConnection], group: str, client_id: str
+) -> ClientConnection:
     members = consumers.find(group)
     connection = None if members is None else members.connection_of(client_id)
     if connection is None:
@@ -110,7 +111,7 @@ def _offline(who: str) -> Refused:
 
 
 def _relay(
-    background: Background, request: Request[Any], connection: Connection, command: Command
+    background: Background, request: Request[Any], connection: ClientConnection, command: Command
 ) -> Deferred:
     async def ask() -> Reply:
         try:
@@ -131,7 +132,7 @@ def _known_code(code: int) -> ResponseCode:
         return ResponseCode.SYSTEM_ERROR
 
 
-async def _status(connection: Connection, command: Command) -> QueueTable[int] | None:
+async def _status(connection: ClientConnection, command: Command) -> QueueTable[int] | None:
     try:
         answer = await connection.call(command, STATUS_TIMEOUT_S)
         if answer.code != ResponseCode.SUCCESS:

@@ -42,7 +42,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 import msgspec
 
@@ -113,6 +113,26 @@ class _WaitingReplies(msgspec.Struct, gc=False):
         self.connection.send_deferred(frames, self.count)
 
 
+class _WaitingOutcome(msgspec.Struct):
+    end: int
+    since_s: float
+    late: OnTimeout
+    then: Callable[[ResponseCode], None]
+    count: int = 1
+
+    def release(self) -> None:
+        self.then(ResponseCode.SUCCESS)
+
+    def be_late(self, why: ResponseCode) -> None:
+        if self.late in (OnTimeout.IGNORE, OnTimeout.KEEP_WAITING):
+            self.release()
+        else:
+            self.then(why)
+
+    def fail(self) -> None:
+        self.then(ResponseCode.SERVICE_NOT_AVAILABLE)
+
+
 class _WaitingCall(msgspec.Struct):
     end: int
     since_s: float
@@ -128,6 +148,9 @@ class _WaitingCall(msgspec.Struct):
 
     def fail(self) -> None:
         pass
+
+
+_Waiting: TypeAlias = _WaitingReplies | _WaitingOutcome | _WaitingCall
 
 
 @final
@@ -162,9 +185,9 @@ class AckQueue:
         # False if everything is safe as soon as it is stored.
         self.is_awaited: Final = is_awaited or replicas is not None
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[_WaitingReplies | _WaitingCall] = deque()
+        self._waiting: deque[_Waiting] = deque()
         # Those at the head of the queue whose deadline is over, and which still wait.
-        self._overdue: deque[_WaitingReplies | _WaitingCall] = deque()
+        self._overdue: deque[_Waiting] = deque()
         self._safe_end = 0
         # What the disk has, as far as the loop knows.
         self._disk_end = 0 if is_awaited else EVERYTHING
@@ -226,7 +249,7 @@ class AckQueue:
         since_s = self._clock.monotonic_s()
         self._enqueue(_WaitingReplies(end, since_s, late, connection, frames, count))
 
-    def _enqueue(self, waiting: _WaitingReplies | _WaitingCall) -> None:
+    def _enqueue(self, waiting: _Waiting) -> None:
         self._waiting.append(waiting)
         if self._timer is None:
             self._set_timer()
@@ -240,6 +263,16 @@ class AckQueue:
             then()
         elif not self.has_failed.is_set():
             self._enqueue(_WaitingCall(end, self._clock.monotonic_s(), late, then))
+
+    def when_settled(self, end: int, then: Callable[[ResponseCode], None], late: OnTimeout) -> None:
+        """Calls `then` with the code of the reply, as soon as it is known whether all records
+        before `end` are safe."""
+        if not self.is_awaited or end <= self._safe_end:
+            then(ResponseCode.SUCCESS)
+        elif self.has_failed.is_set():
+            then(ResponseCode.SERVICE_NOT_AVAILABLE)
+        else:
+            self._enqueue(_WaitingOutcome(end, self._clock.monotonic_s(), late, then))
 
     def close(self) -> None:
         """What still waits is never answered."""
@@ -296,7 +329,7 @@ class AckQueue:
             self._on_replica_awaited()
         self._show()
 
-    def _release(self, queue: deque[_WaitingReplies | _WaitingCall]) -> None:
+    def _release(self, queue: deque[_Waiting]) -> None:
         replicas = self._replicas
         while queue and queue[0].end <= self._disk_end:
             if queue[0].end <= self._safe_end:
@@ -306,8 +339,8 @@ class AckQueue:
             else:
                 return
 
-    def _be_late(self, waiting: _WaitingReplies | _WaitingCall, why: ResponseCode) -> None:
-        if isinstance(waiting, _WaitingReplies) and waiting.late is OnTimeout.REPORT:
+    def _be_late(self, waiting: _Waiting, why: ResponseCode) -> None:
+        if not isinstance(waiting, _WaitingCall) and waiting.late is OnTimeout.REPORT:
             self.late_counts[why] += waiting.count
         waiting.be_late(why)
 
@@ -349,9 +382,7 @@ class AckQueue:
         if self._replicas is not None:
             self._show()
 
-    def _why_late(
-        self, waiting: _WaitingReplies | _WaitingCall, now_s: float
-    ) -> ResponseCode | None:
+    def _why_late(self, waiting: _Waiting, now_s: float) -> ResponseCode | None:
         """The reply for the sender; None if there is time left."""
         is_on_disk = waiting.end <= self._disk_end
         timeout_s = self._replica_timeout_s if is_on_disk else self._timeout_s

@@ -7,13 +7,14 @@ connection is does not matter here; it only has to be hashable.
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import islice
-from typing import Final, Generic, NamedTuple, TypeVar, final
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar, final
 
 import msgspec
 
 from roquet.broker.errors import BadClientName, TooManyGroups
 from roquet.net.errors import TableFull
 from roquet.protocol.bodies.clients import ConsumerData, SubscriptionData
+from roquet.protocol.command import Command
 
 C = TypeVar("C", bound=Hashable)
 
@@ -45,6 +46,27 @@ def subscription_cost(subscriptions: Iterable[SubscriptionData]) -> int:
         + _TAG_COST * (len(each.tags_set) + len(each.code_set))
         for each in subscriptions
     )
+
+
+class ClientConnection(Hashable, Protocol):
+    """What a broker needs of the connection of a client, whatever protocol that speaks."""
+
+    peer: str
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def is_stalled(self) -> bool:
+        """The client reads slower than the broker writes."""
+
+    def send_oneway(self, command: Command) -> None:
+        """Sends a request without expecting a response. Raises ConnectionLost."""
+
+    async def call(self, command: Command, timeout_s: float) -> Command:
+        """The response to a request. Raises NetError."""
+
+    def close(self, reason: str) -> None: ...
 
 
 class Client(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.appending import NewMessage, append_message
 from roquet.broker.settings.config import BrokerConfig
-from roquet.broker.tables.clients import Producers
+from roquet.broker.tables.clients import ClientConnection, Producers
 from roquet.broker.transactions.half_messages import (
     given_up,
     kept,
@@ -35,7 +35,6 @@ from roquet.broker.transactions.phases import (
     record_missing_ends,
 )
 from roquet.clock import Clock
-from roquet.net.connection import Connection
 from roquet.net.errors import Refused
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
@@ -267,7 +266,9 @@ def _ask(broker: Broker, half: StoredMessage) -> bool:
     return producer is not None
 
 
-def _reachable_producer(producers: Producers[Connection], group: str) -> Connection | None:
+def _reachable_producer(
+    producers: Producers[ClientConnection], group: str
+) -> ClientConnection | None:
     """Another member of the group each time."""
     for _ in range(_PRODUCER_TRIES_MAX):
         producer = producers.next_of(group)
@@ -292,7 +293,7 @@ def _question(
     return Command(RequestCode.CHECK_TRANSACTION_STATE, fields=fields_of(header), body=record)
 
 
-def _send(producer: Connection, command: Command) -> None:
+def _send(producer: ClientConnection, command: Command) -> None:
     if producer.is_open:
         producer.send_oneway(command)
 

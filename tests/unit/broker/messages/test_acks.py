@@ -517,3 +517,38 @@ async def test_a_broker_that_may_not_be_master_any_more_acknowledges_nothing(
         assert line.called == ["late", "ignored"]
     finally:
         acks.close()
+
+
+@pytest.mark.parametrize(
+    ("late", "code"),
+    [
+        (OnTimeout.REPORT, ResponseCode.FLUSH_DISK_TIMEOUT),
+        (OnTimeout.REFUSE, ResponseCode.FLUSH_DISK_TIMEOUT),
+        (OnTimeout.IGNORE, ResponseCode.SUCCESS),
+    ],
+)
+async def test_an_outcome_is_told_when_the_time_is_over(
+    line: Line, late: OnTimeout, code: ResponseCode
+) -> None:
+    outcomes: list[ResponseCode] = []
+    line.acks.when_settled(100, outcomes.append, late)
+    await line.deadline()
+    assert outcomes == [code]
+
+
+async def test_an_outcome_is_success_once_the_disk_has_it(line: Line) -> None:
+    outcomes: list[ResponseCode] = []
+    line.acks.when_settled(100, outcomes.append, OnTimeout.REPORT)
+    line.acks.flushed(100)
+    await eventually(lambda: outcomes == [ResponseCode.SUCCESS])
+    line.acks.when_settled(100, outcomes.append, OnTimeout.REPORT)
+    assert outcomes == [ResponseCode.SUCCESS, ResponseCode.SUCCESS]
+
+
+async def test_an_outcome_after_a_failed_sync_is_a_failure(line: Line) -> None:
+    outcomes: list[ResponseCode] = []
+    line.acks.when_settled(100, outcomes.append, OnTimeout.REPORT)
+    line.acks.flush_failed(SyncFailed("broken"))
+    await eventually(lambda: outcomes == [ResponseCode.SERVICE_NOT_AVAILABLE])
+    line.acks.when_settled(200, outcomes.append, OnTimeout.REPORT)
+    assert outcomes[1:] == [ResponseCode.SERVICE_NOT_AVAILABLE]
