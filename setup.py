@@ -21,6 +21,9 @@ COMPILE_ARGUMENTS = [] if "-g" in os.environ.get("CFLAGS", "") else ["-g0"]
 CIMPORT = re.compile(r"^from ([\w.]+) cimport (\([^)]*\)|.*)$", re.MULTILINE)
 HEADER = re.compile(r'extern from "(roquet/[^"]+)"')
 HEADERS = "#include <Python.h>\n#include <zlib.h>\n"
+# Without nghttp2 everything else is built, and the gRPC endpoint reports what it lacks.
+HTTP2 = SOURCE / "roquet/grpc/http2.pyx"
+HTTP2_HEADERS = "#include <nghttp2/nghttp2.h>\n"
 
 
 def extension(path: Path) -> Extension:
@@ -31,7 +34,7 @@ def extension(path: Path) -> Extension:
         [str(path)],
         include_dirs=[str(SOURCE)],
         depends=declarations,
-        libraries=["z"],
+        libraries=["nghttp2"] if path == HTTP2 else ["z"],
         extra_compile_args=COMPILE_ARGUMENTS,
     )
 
@@ -55,19 +58,33 @@ def declarations_of(path: Path) -> set[Path]:
     return known
 
 
-def check_compiler() -> None:
-    """Before minutes of translating what could not be compiled. Raises SystemExit."""
+def extensions() -> list[Extension]:
+    paths = sorted(SOURCE.rglob("*.pyx"))
+    if problem_with(HTTP2_HEADERS) is not None:
+        print("without the gRPC endpoint: nghttp2.h is missing (on Debian: libnghttp2-dev)")  # noqa: T201
+        paths.remove(HTTP2)
+    return [extension(path) for path in paths]
+
+
+def problem_with(headers: str) -> str | None:
+    """Why a file that includes these cannot be compiled; None if it can."""
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     command = [*compiler, f"-I{sysconfig.get_path('include')}", "-E", "-"]
     try:
         done = subprocess.run(  # noqa: S603
-            command, input=HEADERS, capture_output=True, text=True, check=False
+            command, input=headers, capture_output=True, text=True, check=False
         )
-        problem = next((line for line in done.stderr.splitlines() if "error" in line), "")
-        is_usable = done.returncode == 0
     except OSError as error:
-        problem, is_usable = str(error), False
-    if not is_usable:
+        return str(error)
+    if done.returncode == 0:
+        return None
+    return next((line for line in done.stderr.splitlines() if "error" in line), "")
+
+
+def check_compiler() -> None:
+    """Before minutes of translating what could not be compiled. Raises SystemExit."""
+    problem = problem_with(HEADERS)
+    if problem is not None:
         raise SystemExit(
             "roquet is compiled from C: install a C compiler and the headers of Python and zlib (on"
             f" Debian: apt-get install gcc libc6-dev zlib1g-dev python3-dev); {problem}"
@@ -130,6 +147,6 @@ setup(
         "dist_info": DistInfo,
         "sdist": Sdist,
     },
-    ext_modules=[extension(path) for path in sorted(SOURCE.rglob("*.pyx"))],
+    ext_modules=extensions(),
     options={"build_ext": {"parallel": os.cpu_count()}},
 )

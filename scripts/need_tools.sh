@@ -12,6 +12,7 @@ tools=(
     chromium:chromium                         # shows the dashboard
     redis-server:redis-server                 # remembers consumed messages
     systemd-analyze:systemd                   # reads units; systemd need not run
+    go:golang-go                              # compiles h2spec, which judges HTTP/2
 )
 missing=()
 for tool in "${tools[@]}"; do

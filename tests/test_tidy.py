@@ -33,6 +33,7 @@ FUNCTION_LINES_GOAL, FUNCTION_LINES_MAX = 60, 120
 MAY_CATCH_EVERYTHING = (
     "src/roquet/net/router.py",
     "src/roquet/net/service.py",
+    "src/roquet/grpc/methods.py",
     "src/roquet/client/callbacks.py",
     "src/roquet/client/push/workers.py",
     "src/roquet/middleware/retry_policy.py",
@@ -387,6 +388,7 @@ SMALL_FOR_A_REASON = {
     "src/roquet/cli/completion.py": "a command: only a shell that asks for it loads it",
     "src/roquet/cli/producers.py": "a command",
     "src/roquet/cli/version.py": "loaded by --version alone: it starts git in a checkout",
+    "src/roquet/grpc/server.py": "loaded if there is a port for it",
     "src/roquet/pipeline/store_source/batch.py": "needs Spark, which what reads a store does not",
     "src/roquet/outbox/django/apps.py": "where Django looks for it",
     "src/roquet/outbox/django/management/commands/relay_outbox.py": "where Django looks for it",

@@ -12,7 +12,7 @@ import threading
 import time
 
 # Not installed where types are checked.
-from rocketmq.client import (  # type: ignore[import-not-found]
+from rocketmq.client import (
     Message,
     Producer,
     PushConsumer,

@@ -21,6 +21,8 @@ BROKER: Final = {
         "listenPort": "its port; the fast port is two below, the port for slaves one above",
         "namesrvAddr": "`host:port` of name servers, joined by `;`, or the `http://` address of "
         "an address server",
+        "grpcPort": "the port for SDKs of RocketMQ 5.x, which speak gRPC; 0 takes any free port; "
+        "without it there is no such endpoint",
         "httpListen": "the address of `/metrics`, `/health` and `/ready`: `host:port`, or a "
         "port on loopback",
         "logLevel": "the lowest level that is logged",

@@ -89,6 +89,13 @@ def define(parser: ArgumentParser) -> None:
         " any free port. Default: off.",
     )
     define_monitoring(parser)
+    parser.add_argument(
+        "--grpc",
+        type=listen_place,
+        metavar="HOST:PORT",
+        help="Serve SDKs of RocketMQ 5.x, by gRPC; further brokers take the ports after it."
+        " A port alone listens on this machine only; 0 takes any free port. Default: off.",
+    )
     parser.set_defaults(run=_run)
 
 
@@ -109,6 +116,7 @@ def _run(given: Namespace) -> int:
                 is_encrypted=given.tls,
                 http_place=given.http,
                 dashboard_place=given.dashboard,
+                grpc_place=given.grpc,
                 log_form=given.log,
                 has_failover=given.failover,
             )
@@ -125,4 +133,6 @@ def _no_failover(given: Namespace) -> str | None:
         return "requires --replicas"
     if given.dashboard:
         return "cannot be combined with --dashboard; run roquet dashboard beside it"
-    return "cannot be combined with --http" if given.http else None
+    if given.http or given.grpc:
+        return f"cannot be combined with --{'http' if given.http else 'grpc'}"
+    return None

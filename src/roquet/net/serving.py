@@ -1,35 +1,50 @@
 """A listening socket and the connections it accepted."""
 
+import asyncio
 import errno
 from collections.abc import Callable
 from functools import partial
-from typing import Any, final
+from typing import Any, Protocol, final
 
 from roquet.clock import Clock
 from roquet.net.connection import Connection, FastPath
-from roquet.net.deadlines import DeadlineSweep
+from roquet.net.deadlines import DeadlineSweep, HasDeadline
 from roquet.net.errors import AddressTaken
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionBudget, ConnectionLimits
 from roquet.net.listening import Listener, at_free_port, may_keep
 from roquet.net.router import Router
 from roquet.net.tls.contexts import ServerTls
 from roquet.net.tls.detection import TlsDetector
+from roquet.protocol.host import Address
+
+
+class ServedConnection(HasDeadline, Protocol):
+    """A connection of any protocol; calls `opened` and `closed` of its server."""
+
+    peer_address: Address
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+
+
+# Makes the protocol of an accepted connection.
+NewConnection = Callable[["Server", DeadlineSweep], asyncio.Protocol]
 
 
 @final
 class Server:
     """Answers the requests of all connections with one router.
 
-    `on_closed` is called for every connection that was served, once it is closed. `fast_path` gets
-    frames before the router. Without `tls` nothing is encrypted. Servers with several ports share
-    a `budget`.
+    `new_connection` is for peers that speak something else. `on_closed` is called for every
+    connection of remoting that was served, once it is closed. `fast_path` gets frames before the
+    router. Without `tls` nothing is encrypted. Servers with several ports share a `budget`.
     """
 
     def __init__(
         self,
-        router: Router[Any],
+        router: Router[Any] | None,
         clock: Clock,
         *,
+        new_connection: NewConnection | None = None,
         limits: ConnectionLimits = DEFAULT_LIMITS,
         on_closed: Callable[[Connection], None] | None = None,
         fast_path: FastPath | None = None,
@@ -37,6 +52,7 @@ class Server:
         budget: ConnectionBudget | None = None,
     ) -> None:
         self._router = router
+        self._make_connection = new_connection or self._remoting
         self._limits = limits
         self._on_closed = on_closed
         self._fast_path = fast_path
@@ -93,7 +109,7 @@ class Server:
             self._budget.closed(detector.ip)
             self._deadlines.discard(detector)
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: ServedConnection) -> None:
         self._budget.opened(connection.peer_address.ip)
         self._deadlines.add(connection)
 
@@ -106,20 +122,24 @@ class Server:
             "accepting", f"no connections are accepted for a second: {error.strerror} (ulimit -n)"
         )
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: ServedConnection) -> None:
         self._budget.closed(connection.peer_address.ip)
         self._deadlines.discard(connection)
-        if self._on_closed is not None:
+        if self._on_closed is not None and isinstance(connection, Connection):
             self._on_closed(connection)
 
     def _new_detector(self) -> TlsDetector:
         return TlsDetector(self, self._new_connection, self._deadlines, self._limits, self._tls)
 
-    def _new_connection(self) -> Connection:
+    def _new_connection(self) -> asyncio.Protocol:
+        return self._make_connection(self, self._deadlines)
+
+    def _remoting(self, _server: "Server", deadlines: DeadlineSweep) -> Connection:
+        assert self._router is not None, "without a router it speaks something else"
         return Connection(
             self,
             self._router.answer,
-            self._deadlines,
+            deadlines,
             self._limits,
             fast_path=self._fast_path,
             budget=self._budget,

@@ -146,6 +146,7 @@ _BROKER: Final = by_name(
     Option("maxRequestsPerConnection", COUNT, "deferred_count_max"),
     Option("maxWaitingRequests", COUNT, "all_deferred_count_max"),
     Option("httpListen", kind.PLACE, "http_place"),
+    Option("grpcPort", kind.PORT, "grpc_port"),
     Option("logLevel", one_of(LogLevel), "log_level", is_changeable=True),
     Option("aclEnable", STRICT_BOOLEAN, "access_control"),
     Option("aclFile", FILE, "accounts_file"),

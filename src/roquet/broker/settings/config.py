@@ -82,6 +82,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsSettings = TlsSettings()  # tls.server.mode and others
     # Monitoring; not keys of Apache's.
     http_place: Address | None = None  # httpListen
+    # Clients of 5.x; without it there is no endpoint for them. Not a key of Apache's.
+    grpc_port: int | None = None  # grpcPort
     log_level: LogLevel = LOG_LEVEL_DEFAULT  # logLevel
 
     # Access control: without it, every peer may do everything.

@@ -27,6 +27,7 @@ from roquet.broker.disk_plan import check_room, plan_of, use_text
 from roquet.broker.settings.apache_keys import TREATMENTS, doubtful_booleans, read_config
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.supervisor import BrokerSupervisor, supervised_broker
+from roquet.cli.serving.grpc_endpoint import grpc_endpoint
 from roquet.cli.serving.log_lines import LogForm, log_to_stderr
 from roquet.cli.serving.options import (
     home_from_environment,
@@ -151,7 +152,11 @@ def _config(options: BrokerOptions) -> BrokerConfig:
 
 async def _serve(config: BrokerConfig) -> None:
     with stop_signals() as stop, reloads_on_hangup(has_files=config.has_tls_files) as reloading:
-        async with supervised_broker(config, SystemClock(), SystemDisk()) as supervisor:
+        clock = SystemClock()
+        async with (
+            supervised_broker(config, clock, SystemDisk()) as supervisor,
+            grpc_endpoint(config.bind_host, config.grpc_port, supervisor, clock),
+        ):
             reloading.append(supervisor)
             relax_garbage_collection()
             await until_stopped(stop, [supervisor])
@@ -177,6 +182,7 @@ def _member(config: BrokerConfig, index: int) -> BrokerConfig:
         config,
         broker_name=name,
         http_place=http,
+        grpc_port=config.grpc_port and config.grpc_port + PORT_STEP * index,
         # 0 is any port, for each of them.
         listen_port=config.listen_port and config.listen_port + PORT_STEP * index,
         store=replace(

@@ -16,6 +16,7 @@ from roquet.broker.settings.apache_keys import read_config
 from roquet.broker.settings.config import SMALL_FILES, BrokerConfig
 from roquet.broker.supervisor import BrokerSupervisor, observed, supervised_broker
 from roquet.cli.serving.broker_process import check_disk_space, until_stopped
+from roquet.cli.serving.grpc_endpoint import grpc_endpoint
 from roquet.cli.serving.log_lines import LogForm, log_to_stderr
 from roquet.clock import Clock, SystemClock
 from roquet.disk import SystemDisk
@@ -53,6 +54,8 @@ class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True):
     is_encrypted: bool = False
     http_place: Address | None = None
     dashboard_place: Address | None = None
+    # Of the first broker; the others have the ports after it.
+    grpc_place: Address | None = None
     log_form: LogForm = LogForm.TEXT
     # Automatic failover; then every broker is a process.
     has_failover: bool = False
@@ -134,8 +137,13 @@ async def _serve_brokers(
         ]
         http = await stack.enter_async_context(_pages(plan, names, brokers, clock))
         dashboard = await stack.enter_async_context(_dashboard(plan, name_server, tls))
+        places = [
+            await stack.enter_async_context(_endpoint(plan, index, broker, clock))
+            for index, broker in enumerate(brokers[: plan.broker_count])
+        ]
+        grpc = f" grpc={','.join(places)}" if plan.grpc_place else ""
         ready = _ready_line(plan, names.config.port, brokers, tls)
-        print(ready + http + dashboard, flush=True)
+        print(ready + http + dashboard + grpc, flush=True)
         relax_garbage_collection()
         await until_stopped(stop, brokers)
 
@@ -179,6 +187,20 @@ async def _dashboard(plan: ClusterPlan, name_server: str, tls: TlsSettings) -> A
     )
     async with serve_dashboard(config) as place:
         yield f" dashboard=http://{place}/"
+
+
+@asynccontextmanager
+async def _endpoint(
+    plan: ClusterPlan, index: int, broker: BrokerSupervisor, clock: Clock
+) -> AsyncIterator[str]:
+    """For clients of 5.x, if the plan has one; yields its address."""
+    place = plan.grpc_place
+    if place is None:
+        yield ""
+        return
+    port = place.port and place.port + index
+    async with grpc_endpoint(place.ip, port, broker, clock) as taken_port:
+        yield str(Address(reachable_host(place.ip), taken_port or 0))
 
 
 def _tls(plan: ClusterPlan, directory: Path, now_ms: int) -> TlsSettings:

@@ -162,6 +162,8 @@ class ServerTls:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         # Repeated renegotiation costs a server far more than the peer.
         context.options |= ssl.OP_NO_RENEGOTIATION
+        # Clients of gRPC insist on it; others do not ask.
+        context.set_alpn_protocols(["h2"])
         try:
             _load_own(context, files)
             self._ask_clients(context, files)

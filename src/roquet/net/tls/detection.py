@@ -2,6 +2,7 @@
 
     0x16 ...    a TLS handshake
     0x00 ...    a frame, which is never so long that its length starts with another byte
+    "PRI "      HTTP/2, at a port of gRPC
 
 Afterwards the detector is out of the way: a plain connection reads from its socket directly.
 """
@@ -12,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, cast, final
 
-from roquet.net.connection import Connection
 from roquet.net.deadlines import CLOSING_TIMEOUT_S, DeadlineSweep
 from roquet.net.errors import TlsNotUsable, TlsRefused
 from roquet.net.limits import ConnectionLimits
@@ -52,7 +52,7 @@ class TlsDetector(asyncio.Protocol):
     def __init__(
         self,
         owner: TlsDetectorOwner,
-        new_connection: Callable[[], Connection],
+        new_connection: Callable[[], asyncio.Protocol],
         deadlines: DeadlineSweep,
         limits: ConnectionLimits,
         tls: ServerTls | None,

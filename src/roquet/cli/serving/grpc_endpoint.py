@@ -1,0 +1,38 @@
+"""The endpoint for clients of 5.x beside a broker.
+
+It stands alone because the broker must not know it: it is built on the broker, and loaded only if
+it has a port.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from roquet.broker.supervisor import BrokerSupervisor
+from roquet.clock import Clock
+from roquet.protocol.host import Address
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def grpc_endpoint(
+    host: str, port: int | None, supervisor: BrokerSupervisor, clock: Clock
+) -> AsyncIterator[int | None]:
+    """Serves while the block runs; yields the port. Without one there is no endpoint.
+
+    Raises GrpcMissing, and what a server raises that cannot listen.
+    """
+    if port is None:
+        yield None
+        return
+    # Loaded only when needed.
+    from roquet.grpc import load_endpoint  # noqa: PLC0415
+
+    serve_grpc = load_endpoint()
+    place = Address(host, port)
+    broker = supervisor.broker
+    async with serve_grpc(place, broker, lambda: supervisor.serving, clock) as taken_port:
+        name = broker.config.broker_name
+        log.info("%s serves gRPC at %s", name, place._replace(port=taken_port))
+        yield taken_port

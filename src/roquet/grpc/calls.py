@@ -1,0 +1,130 @@
+"""One call of gRPC: a stream of HTTP/2 with messages in both directions.
+
+    HEADERS   :path /apache.rocketmq.v2.MessagingService/SendMessage, grpc-timeout, metadata
+    DATA      0 (not compressed), size in four bytes, message; again for each message
+    HEADERS   grpc-status, grpc-message: the end of an answer
+
+A call is answered at once, or later by whoever keeps it. One that the client cancels, or whose
+connection is lost, is closed, and answers have no effect any more. `on_closed` is called when the
+stream is closed, with whether its end was sent.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Final, Protocol, final
+from urllib.parse import quote
+
+MESSAGE_HEAD_SIZE: Final = 5
+
+_UNITS_S: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+_TIMEOUT: Final = re.compile(r"([0-9]{1,8})([HMSmun])", re.ASCII)
+_HEADERS: Final = ((b":status", b"200"), (b"content-type", b"application/grpc"))
+_OK: Final = ((b"grpc-status", b"0"),)
+# Of a status message; it is a header.
+_TEXT_SIZE_MAX: Final = 1024
+
+
+class GrpcStatus(IntEnum):
+    """The end of a call. Refusals of RocketMQ are answers, with a status of their own."""
+
+    OK = 0
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    RESOURCE_EXHAUSTED = 8
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+
+
+class CallConnection(Protocol):
+    """What a call needs of its connection."""
+
+    peer_ip: str
+    peer_host: bytes
+    peer: str
+
+    def respond(self, stream_id: int, headers: tuple[tuple[bytes, bytes], ...]) -> None: ...
+
+    def send(self, stream_id: int, data: bytes) -> None: ...
+
+    def finish(self, stream_id: int, trailers: tuple[tuple[bytes, bytes], ...]) -> None: ...
+
+
+@final
+class Call:
+    """`timeout_s` is what its client waits from `since_s` on; None without a limit."""
+
+    __slots__ = (
+        "_has_headers",
+        "connection",
+        "is_open",
+        "metadata",
+        "method",
+        "on_closed",
+        "since_s",
+        "stream_id",
+        "timeout_s",
+    )
+
+    def __init__(
+        self,
+        connection: CallConnection,
+        stream_id: int,
+        method: str,
+        metadata: Mapping[str, str],
+        since_s: float,
+    ) -> None:
+        self.connection = connection
+        self.stream_id = stream_id
+        self.method = method
+        self.metadata = metadata
+        self.since_s = since_s
+        self.timeout_s = read_timeout(metadata.get("grpc-timeout"))
+        self.is_open = True
+        self._has_headers = False
+        self.on_closed: Callable[[bool], None] | None = None
+
+    @property
+    def client_id(self) -> str:
+        return self.metadata.get("x-mq-client-id", "")
+
+    def answer(self, message: bytes) -> None:
+        """The only message of an answer, and its end."""
+        self.send(message)
+        self.finish()
+
+    def send(self, message: bytes) -> None:
+        """One of several messages."""
+        if self.is_open:
+            self._start()
+            head = len(message).to_bytes(MESSAGE_HEAD_SIZE)
+            self.connection.send(self.stream_id, head + message)
+
+    def finish(self, status: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
+        if self.is_open:
+            self._start()
+            self.is_open = False
+            trailers: tuple[tuple[bytes, bytes], ...] = _OK
+            if status:
+                shown = quote(text[:_TEXT_SIZE_MAX], safe=" !#$&'()*+,/:;=?@[]-._~\"<>").encode()
+                trailers = ((b"grpc-status", b"%d" % status), (b"grpc-message", shown))
+            self.connection.finish(self.stream_id, trailers)
+
+    def close(self, *, is_complete: bool) -> None:
+        """The stream is over; the client got all of it, or does not want it any more."""
+        self.is_open = False
+        if self.on_closed is not None:
+            on_closed, self.on_closed = self.on_closed, None
+            on_closed(is_complete)
+
+    def _start(self) -> None:
+        if not self._has_headers:
+            self._has_headers = True
+            self.connection.respond(self.stream_id, _HEADERS)
+
+
+def read_timeout(text: str | None) -> float | None:
+    """In seconds, as gRPC writes it; None if there is none, or it cannot be read."""
+    found = _TIMEOUT.fullmatch(text or "")
+    return None if found is None else int(found[1]) * _UNITS_S[found[2]]

@@ -1,0 +1,440 @@
+# cython: language_level=3
+"""HTTP/2 of one accepted connection: frames, HPACK and flow control by nghttp2, without a socket.
+
+Bytes of the peer go in and become events; answers go in and become bytes for the peer. What an
+event means, and what a peer may do how often, is decided in `connection`.
+"""
+
+from collections import deque
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.string cimport memcpy
+
+from roquet.grpc.errors import Http2Broken
+
+
+cdef extern from "nghttp2/nghttp2.h" nogil:
+    ctypedef struct nghttp2_session
+    ctypedef struct nghttp2_session_callbacks
+    ctypedef struct nghttp2_stream
+    ctypedef struct nghttp2_option
+
+    ctypedef struct nghttp2_frame_hd:
+        size_t length
+        int32_t stream_id
+        uint8_t type
+        uint8_t flags
+
+    ctypedef union nghttp2_frame:
+        nghttp2_frame_hd hd
+
+    ctypedef struct nghttp2_nv:
+        uint8_t *name
+        uint8_t *value
+        size_t namelen
+        size_t valuelen
+        uint8_t flags
+
+    ctypedef struct nghttp2_settings_entry:
+        int32_t settings_id
+        uint32_t value
+
+    ctypedef union nghttp2_data_source:
+        int fd
+        void *ptr
+
+    ctypedef ssize_t (*nghttp2_data_source_read_callback)(
+        nghttp2_session *session, int32_t stream_id, uint8_t *buf, size_t length,
+        uint32_t *data_flags, nghttp2_data_source *source, void *user_data) noexcept
+
+    ctypedef struct nghttp2_data_provider:
+        nghttp2_data_source source
+        nghttp2_data_source_read_callback read_callback
+
+    ctypedef int (*on_begin_frame)(
+        nghttp2_session *session, const nghttp2_frame_hd *head, void *user_data) noexcept
+    ctypedef int (*on_begin_headers)(
+        nghttp2_session *session, const nghttp2_frame *frame, void *user_data) noexcept
+    ctypedef int (*on_header)(
+        nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t namelen,
+        const uint8_t *value, size_t valuelen, uint8_t flags, void *user_data) noexcept
+    ctypedef int (*on_frame)(
+        nghttp2_session *session, const nghttp2_frame *frame, void *user_data) noexcept
+    ctypedef int (*on_data)(
+        nghttp2_session *session, uint8_t flags, int32_t stream_id, const uint8_t *data,
+        size_t size, void *user_data) noexcept
+    ctypedef int (*on_close)(
+        nghttp2_session *session, int32_t stream_id, uint32_t error_code, void *user_data) noexcept
+
+    int nghttp2_session_callbacks_new(nghttp2_session_callbacks **callbacks)
+    void nghttp2_session_callbacks_del(nghttp2_session_callbacks *callbacks)
+    void nghttp2_session_callbacks_set_on_begin_frame_callback(
+        nghttp2_session_callbacks *callbacks, on_begin_frame callback)
+    void nghttp2_session_callbacks_set_on_begin_headers_callback(
+        nghttp2_session_callbacks *callbacks, on_begin_headers callback)
+    void nghttp2_session_callbacks_set_on_header_callback(
+        nghttp2_session_callbacks *callbacks, on_header callback)
+    void nghttp2_session_callbacks_set_on_frame_recv_callback(
+        nghttp2_session_callbacks *callbacks, on_frame callback)
+    void nghttp2_session_callbacks_set_on_data_chunk_recv_callback(
+        nghttp2_session_callbacks *callbacks, on_data callback)
+    void nghttp2_session_callbacks_set_on_stream_close_callback(
+        nghttp2_session_callbacks *callbacks, on_close callback)
+
+    int nghttp2_option_new(nghttp2_option **option)
+    void nghttp2_option_del(nghttp2_option *option)
+    void nghttp2_option_set_max_outbound_ack(nghttp2_option *option, size_t value)
+
+    int nghttp2_session_server_new2(
+        nghttp2_session **session, const nghttp2_session_callbacks *callbacks, void *user_data,
+        const nghttp2_option *option)
+    void nghttp2_session_del(nghttp2_session *session)
+    ssize_t nghttp2_session_mem_recv(nghttp2_session *session, const uint8_t *data, size_t size)
+    ssize_t nghttp2_session_mem_send(nghttp2_session *session, const uint8_t **data)
+    int nghttp2_session_want_read(nghttp2_session *session)
+    int nghttp2_session_want_write(nghttp2_session *session)
+    int nghttp2_session_resume_data(nghttp2_session *session, int32_t stream_id)
+    int nghttp2_session_set_local_window_size(
+        nghttp2_session *session, uint8_t flags, int32_t stream_id, int32_t size)
+    nghttp2_stream *nghttp2_session_find_stream(nghttp2_session *session, int32_t stream_id)
+    int nghttp2_session_terminate_session(nghttp2_session *session, uint32_t error_code)
+    int nghttp2_submit_settings(
+        nghttp2_session *session, uint8_t flags, const nghttp2_settings_entry *entries, size_t n)
+    int nghttp2_submit_response(
+        nghttp2_session *session, int32_t stream_id, const nghttp2_nv *headers, size_t n,
+        const nghttp2_data_provider *provider)
+    int nghttp2_submit_trailer(
+        nghttp2_session *session, int32_t stream_id, const nghttp2_nv *headers, size_t n)
+    int nghttp2_submit_rst_stream(
+        nghttp2_session *session, uint8_t flags, int32_t stream_id, uint32_t error_code)
+    int nghttp2_submit_ping(nghttp2_session *session, uint8_t flags, const uint8_t *data)
+    const char *nghttp2_strerror(int code)
+
+cdef enum:
+    FLAG_NONE = 0
+    FLAG_END_STREAM = 1
+    DATA_FLAG_EOF = 1
+    DATA_FLAG_NO_END_STREAM = 2
+    FRAME_DATA = 0
+    FRAME_HEADERS = 1
+    FRAME_WINDOW_UPDATE = 8
+    SETTING_STREAM_COUNT_MAX = 3
+    SETTING_INITIAL_WINDOW_SIZE = 4
+    SETTING_HEADER_SIZE_MAX = 6
+    PROTOCOL_ERROR = 1
+    ERR_DEFERRED = -508
+    ERR_TEMPORAL_CALLBACK_FAILURE = -521
+    ERR_CALLBACK_FAILURE = -902
+    HEADER_COUNT_MAX = 16  # of an answer
+    # Peers that make us acknowledge more than this without reading it are cut off.
+    ACK_COUNT_MAX = 100
+
+# What an event is about. HEADERS has a dict, DATA has bytes, CLOSED whether the answer was sent.
+HEADERS = 0
+DATA = 1
+END = 2
+CLOSED = 3
+
+
+cdef class _Outgoing:
+    """What waits to be sent on one stream."""
+
+    cdef object chunks
+    cdef Py_ssize_t position  # in the first chunk
+    cdef tuple trailers
+    cdef bint is_finished
+    cdef bint is_sent
+
+    def __cinit__(self):
+        self.chunks = deque()
+        self.position = 0
+        self.trailers = ()
+        self.is_finished = False
+        self.is_sent = False
+
+
+cdef class Http2Session:
+    """The server's side of one connection.
+
+    `pending_size` bytes of answers wait for the peer to open its windows. `control_count` counts
+    frames of the peer that cost work and carry nothing: settings, pings, resets, priorities,
+    empty data.
+    """
+
+    cdef nghttp2_session *_session
+    cdef list _events
+    cdef dict _headers
+    cdef dict _header_sizes
+    cdef dict _outgoing
+    cdef object _error
+    cdef Py_ssize_t _header_size_max
+    cdef int32_t _last_stream_id
+    cdef readonly Py_ssize_t pending_size
+    cdef readonly int control_count
+
+    def __cinit__(self, int stream_count_max, int header_size_max, int window_size):
+        cdef nghttp2_session_callbacks *callbacks = NULL
+        cdef nghttp2_option *option = NULL
+        cdef nghttp2_settings_entry[3] settings
+        self._session = NULL
+        self._events = []
+        self._headers = {}
+        self._header_sizes = {}
+        self._outgoing = {}
+        self._error = None
+        self._header_size_max = header_size_max
+        if nghttp2_session_callbacks_new(&callbacks) or nghttp2_option_new(&option):
+            nghttp2_session_callbacks_del(callbacks)
+            raise MemoryError
+        try:
+            nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, _begin_frame)
+            nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, _begin_headers)
+            nghttp2_session_callbacks_set_on_header_callback(callbacks, _header)
+            nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, _frame)
+            nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, _data)
+            nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, _closed)
+            nghttp2_option_set_max_outbound_ack(option, ACK_COUNT_MAX)
+            if nghttp2_session_server_new2(&self._session, callbacks, <void *>self, option):
+                raise MemoryError
+        finally:
+            nghttp2_session_callbacks_del(callbacks)
+            nghttp2_option_del(option)
+        settings[0].settings_id = SETTING_STREAM_COUNT_MAX
+        settings[0].value = stream_count_max
+        settings[1].settings_id = SETTING_HEADER_SIZE_MAX
+        settings[1].value = header_size_max
+        settings[2].settings_id = SETTING_INITIAL_WINDOW_SIZE
+        settings[2].value = window_size
+        self._check(nghttp2_submit_settings(self._session, FLAG_NONE, settings, 3))
+        self._check(
+            nghttp2_session_set_local_window_size(self._session, FLAG_NONE, 0, window_size))
+
+    def __dealloc__(self):
+        if self._session is not NULL:
+            nghttp2_session_del(self._session)
+
+    @property
+    def is_over(self):
+        """Nothing more is to be read or sent."""
+        return not (nghttp2_session_want_read(self._session)
+                    or nghttp2_session_want_write(self._session))
+
+    def receive(self, bytes data):
+        """The events of these bytes. Raises Http2Broken; what is to be sent has the reason."""
+        cdef ssize_t done = nghttp2_session_mem_recv(
+            self._session, <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        self._check(<int>done if done < 0 else 0)
+        return self.events()
+
+    def events(self):
+        """Those that are new: streams are closed by what is sent, too."""
+        events, self._events = self._events, []
+        return events
+
+    def to_send(self):
+        """Bytes for the peer, once. Raises Http2Broken."""
+        cdef const uint8_t *data = NULL
+        cdef ssize_t size
+        pieces = []
+        while True:
+            size = nghttp2_session_mem_send(self._session, &data)
+            if size <= 0:
+                break
+            pieces.append(PyBytes_FromStringAndSize(<const char *>data, size))
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        self._check(<int>size)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def respond(self, int32_t stream_id, tuple headers):
+        """Starts an answer; `send` and `finish` go on with it."""
+        cdef nghttp2_nv[HEADER_COUNT_MAX] pairs
+        cdef nghttp2_data_provider provider
+        cdef size_t count = _fill(pairs, headers)
+        provider.source.ptr = NULL
+        provider.read_callback = _read
+        self._outgoing[stream_id] = _Outgoing()
+        self._check(
+            nghttp2_submit_response(self._session, stream_id, pairs, count, &provider))
+
+    def send(self, int32_t stream_id, bytes data):
+        cdef _Outgoing outgoing = self._outgoing.get(stream_id)
+        if outgoing is None or outgoing.is_finished:
+            return
+        if PyBytes_GET_SIZE(data):
+            outgoing.chunks.append(data)
+            self.pending_size += PyBytes_GET_SIZE(data)
+            nghttp2_session_resume_data(self._session, stream_id)
+
+    def finish(self, int32_t stream_id, tuple trailers):
+        """The answer is complete."""
+        cdef _Outgoing outgoing = self._outgoing.get(stream_id)
+        if outgoing is not None and not outgoing.is_finished:
+            outgoing.trailers = trailers
+            outgoing.is_finished = True
+            nghttp2_session_resume_data(self._session, stream_id)
+
+    def reset(self, int32_t stream_id, uint32_t error_code):
+        nghttp2_submit_rst_stream(self._session, FLAG_NONE, stream_id, error_code)
+
+    def ping(self):
+        nghttp2_submit_ping(self._session, FLAG_NONE, NULL)
+
+    def terminate(self, uint32_t error_code):
+        """Tells the peer that no more streams are taken, and why."""
+        nghttp2_session_terminate_session(self._session, error_code)
+
+    cdef int _check(self, int code) except -1:
+        if code < 0:
+            raise Http2Broken(nghttp2_strerror(code).decode())
+        return 0
+
+
+cdef size_t _fill(nghttp2_nv *pairs, tuple headers) except? 0:
+    cdef size_t count = 0
+    cdef bytes name, value
+    for name, value in headers:
+        if count == HEADER_COUNT_MAX:
+            raise ValueError("too many headers")
+        pairs[count].name = <uint8_t *>PyBytes_AS_STRING(name)
+        pairs[count].value = <uint8_t *>PyBytes_AS_STRING(value)
+        pairs[count].namelen = PyBytes_GET_SIZE(name)
+        pairs[count].valuelen = PyBytes_GET_SIZE(value)
+        pairs[count].flags = FLAG_NONE
+        count += 1
+    return count
+
+
+cdef int _begin_frame(
+    nghttp2_session *session, const nghttp2_frame_hd *head, void *user_data
+) noexcept with gil:
+    """nghttp2 ignores a new stream whose number is smaller than that of an earlier one."""
+    cdef Http2Session self = <Http2Session>user_data
+    if head.type != FRAME_HEADERS:
+        return 0
+    if head.stream_id > self._last_stream_id:
+        self._last_stream_id = head.stream_id
+    elif nghttp2_session_find_stream(session, head.stream_id) is NULL:
+        nghttp2_session_terminate_session(session, PROTOCOL_ERROR)
+    return 0
+
+
+cdef int _begin_headers(
+    nghttp2_session *session, const nghttp2_frame *frame, void *user_data
+) noexcept with gil:
+    cdef Http2Session self = <Http2Session>user_data
+    self._headers[frame.hd.stream_id] = {}
+    self._header_sizes[frame.hd.stream_id] = 0
+    return 0
+
+
+cdef int _header(
+    nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_size,
+    const uint8_t *value, size_t value_size, uint8_t flags, void *user_data
+) noexcept with gil:
+    cdef Http2Session self = <Http2Session>user_data
+    cdef int32_t stream_id = frame.hd.stream_id
+    headers = self._headers.get(stream_id)
+    if headers is None:
+        return 0
+    # As HPACK counts them.
+    size = self._header_sizes[stream_id] + <Py_ssize_t>(name_size + value_size) + 32
+    self._header_sizes[stream_id] = size
+    if size > self._header_size_max:
+        return ERR_TEMPORAL_CALLBACK_FAILURE
+    key = PyBytes_FromStringAndSize(<const char *>name, name_size)
+    text = PyBytes_FromStringAndSize(<const char *>value, value_size)
+    if key in headers:
+        text = headers[key] + b"," + text
+    headers[key] = text
+    return 0
+
+
+cdef int _frame(
+    nghttp2_session *session, const nghttp2_frame *frame, void *user_data
+) noexcept with gil:
+    cdef Http2Session self = <Http2Session>user_data
+    cdef int32_t stream_id = frame.hd.stream_id
+    if frame.hd.type == FRAME_HEADERS:
+        headers = self._headers.pop(stream_id, None)
+        self._header_sizes.pop(stream_id, None)
+        if headers is not None:
+            if b":method" in headers:
+                self._events.append((HEADERS, stream_id, headers))
+            else:
+                self.control_count += 1  # Trailers of a request have no use.
+    elif frame.hd.type == FRAME_DATA:
+        self.control_count += not (frame.hd.length or frame.hd.flags & FLAG_END_STREAM)
+    elif frame.hd.type != FRAME_WINDOW_UPDATE:
+        self.control_count += 1
+    if frame.hd.type in (FRAME_DATA, FRAME_HEADERS) and frame.hd.flags & FLAG_END_STREAM:
+        self._events.append((END, stream_id, None))
+    return 0
+
+
+cdef int _data(
+    nghttp2_session *session, uint8_t flags, int32_t stream_id, const uint8_t *data, size_t size,
+    void *user_data
+) noexcept with gil:
+    cdef Http2Session self = <Http2Session>user_data
+    piece = PyBytes_FromStringAndSize(<const char *>data, size)
+    self._events.append((DATA, stream_id, piece))
+    return 0
+
+
+cdef int _closed(
+    nghttp2_session *session, int32_t stream_id, uint32_t error_code, void *user_data
+) noexcept with gil:
+    cdef Http2Session self = <Http2Session>user_data
+    cdef _Outgoing outgoing = self._outgoing.pop(stream_id, None)
+    self._headers.pop(stream_id, None)
+    self._header_sizes.pop(stream_id, None)
+    cdef bint is_sent = False
+    if outgoing is not None:
+        self.pending_size -= sum([len(each) for each in outgoing.chunks]) - outgoing.position
+        is_sent = outgoing.is_sent and not error_code
+    self._events.append((CLOSED, stream_id, is_sent))
+    return 0
+
+
+cdef ssize_t _read(
+    nghttp2_session *session, int32_t stream_id, uint8_t *buffer, size_t length,
+    uint32_t *data_flags, nghttp2_data_source *source, void *user_data
+) noexcept with gil:
+    cdef Http2Session self = <Http2Session>user_data
+    cdef _Outgoing outgoing = self._outgoing.get(stream_id)
+    cdef nghttp2_nv[HEADER_COUNT_MAX] pairs
+    cdef bytes chunk
+    cdef Py_ssize_t size
+    cdef size_t done = 0
+    if outgoing is None:
+        return ERR_TEMPORAL_CALLBACK_FAILURE
+    while outgoing.chunks and done < length:
+        chunk = outgoing.chunks[0]
+        size = min(<Py_ssize_t>(length - done), PyBytes_GET_SIZE(chunk) - outgoing.position)
+        memcpy(buffer + done, PyBytes_AS_STRING(chunk) + outgoing.position, size)
+        done += size
+        outgoing.position += size
+        if outgoing.position == PyBytes_GET_SIZE(chunk):
+            outgoing.chunks.popleft()
+            outgoing.position = 0
+    self.pending_size -= <Py_ssize_t>done
+    if not outgoing.chunks and outgoing.is_finished:
+        data_flags[0] |= DATA_FLAG_EOF
+        outgoing.is_sent = True
+        if outgoing.trailers:
+            try:
+                count = _fill(pairs, outgoing.trailers)
+            except ValueError as error:
+                self._error = error
+                return ERR_CALLBACK_FAILURE
+            data_flags[0] |= DATA_FLAG_NO_END_STREAM
+            nghttp2_submit_trailer(session, stream_id, pairs, count)
+    elif not done:
+        return ERR_DEFERRED
+    return <ssize_t>done

@@ -1,0 +1,288 @@
+"""ReceiveMessage: pops messages for a client, and waits for them.
+
+The answer is a stream: a status, the messages, and when they were handed out. A client that is gone
+before it has got all of it gives the messages back: they come again at once, and it does not count
+as a delivery.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, final
+
+from roquet.broker.broker import Broker
+from roquet.broker.handlers.answers import check_is_master
+from roquet.broker.handlers.popping import check_readable
+from roquet.broker.membership import group_settings
+from roquet.broker.messages.acks import OnTimeout
+from roquet.broker.messages.appending import (
+    DLQ_QUEUE_COUNT,
+    DLQ_QUEUE_ID,
+    append_message,
+    sent_back,
+)
+from roquet.broker.messages.long_polling import ANY_QUEUE as ANY_QUEUE_NAME, QueueName
+from roquet.broker.messages.subscriptions import Filter, filter_of_pop
+from roquet.broker.pop.acking import acknowledge
+from roquet.broker.pop.in_flight import QueueOfGroup
+from roquet.broker.pop.ordered_popping import OrderedPopping
+from roquet.broker.pop.poll_counts import PollKey
+from roquet.broker.pop.popping import ANY_QUEUE, Popping, retry_topics
+from roquet.broker.pop.receipts import Receipt
+from roquet.broker.pop.taken import Taken
+from roquet.grpc.calls import Call
+from roquet.grpc.clients import RENEWED_MS, GrpcClient, Held, hold, release
+from roquet.grpc.codes import Code, FilterType, RefusedCall, refusal_status, status_of
+from roquet.grpc.message_form import ms_of, put_time, shown_message
+from roquet.grpc.names import found_topic, group_name
+from roquet.grpc.schema import Message, pb
+from roquet.net.errors import Refused
+from roquet.protocol.codes import ResponseCode
+from roquet.protocol.errors import BadMessage, TooLarge
+from roquet.protocol.headers.pop import PopMessageHeader
+from roquet.protocol.messages.message import Property, StoredMessage
+from roquet.protocol.messages.record import read_record
+from roquet.protocol.names import dlq_topic
+from roquet.protocol.subscription import ExpressionType, parse_subscription
+
+BATCH_COUNT_MAX: Final = 32
+INVISIBLE_MS_MIN: Final = 10_000
+INVISIBLE_MS_MAX: Final = 12 * 3_600_000
+POLL_S_MAX: Final = 20.0
+# A poll is answered so long before its client stops waiting.
+_MARGIN_S: Final = 0.2
+_INIT_MAX: Final = 1
+
+
+class Wanted(NamedTuple):
+    """What a client asked for."""
+
+    pop: PopMessageHeader
+    filter: Filter
+    # By which tags are compared, where hashes have been; empty for all.
+    tags: frozenset[str]
+    is_renewed: bool
+
+
+def receive_message(broker: Broker, client: GrpcClient, call: Call, request: Message) -> None:
+    """Raises Refused."""
+    check_is_master(broker.config)
+    wanted = _wanted(broker, request)
+    receiving = _Receiving(broker, client, call, wanted)
+    if receiving.look():
+        return
+    timeout_s = _poll_s(call, request)
+    key = receiving.key
+    if timeout_s <= 0:
+        receiving.give_up()
+    elif not broker.waiting.pop_polls.has_room(key, broker.config):
+        raise RefusedCall(Code.TOO_MANY_REQUESTS, "too many receives wait already: popPollingSize")
+    else:
+        receiving.wait(timeout_s)
+
+
+def _wanted(broker: Broker, request: Message) -> Wanted:
+    group = group_name(request.group)
+    topic = found_topic(broker, request.message_queue.topic).topic_name
+    check_readable(broker, topic, ANY_QUEUE, group)
+    invisible_ms = ms_of(request.invisible_duration)
+    if request.auto_renew:
+        invisible_ms = RENEWED_MS
+    elif not INVISIBLE_MS_MIN <= invisible_ms <= INVISIBLE_MS_MAX:
+        text = (
+            f"messages are invisible for {INVISIBLE_MS_MIN // 1000} s to"
+            f" {INVISIBLE_MS_MAX // 3_600_000} h and not for {invisible_ms} ms"
+        )
+        raise RefusedCall(Code.ILLEGAL_INVISIBLE_TIME, text)
+    expression = request.filter_expression
+    is_sql = expression.type == FilterType.SQL
+    kind = ExpressionType.SQL92 if is_sql else ExpressionType.TAG
+    pop = PopMessageHeader(
+        consumer_group=group,
+        topic=topic,
+        queue_id=ANY_QUEUE,
+        max_msg_nums=max(1, min(request.batch_size, BATCH_COUNT_MAX)),
+        invisible_time=invisible_ms,
+        poll_time=0,
+        born_time=0,
+        init_mode=_INIT_MAX,
+        exp_type=kind,
+        exp=expression.expression,
+        order=group_settings(broker, group).consume_message_orderly,
+        attempt_id=request.attempt_id,
+    )
+    wanted = filter_of_pop(pop.exp, pop.exp_type, broker.config)
+    tags = () if is_sql else parse_subscription("", expression.expression or "*").tags
+    return Wanted(pop, wanted, frozenset(tags), request.auto_renew)
+
+
+def _poll_s(call: Call, request: Message) -> float:
+    poll_s = POLL_S_MAX
+    if request.HasField("long_polling_timeout"):
+        poll_s = min(poll_s, ms_of(request.long_polling_timeout) / 1000)
+    if call.timeout_s is not None:
+        poll_s = min(poll_s, call.timeout_s - _MARGIN_S)
+    return poll_s
+
+
+@final
+class _Receiving:
+    """One call, from its first look to its answer; waits like a pop of remoting."""
+
+    def __init__(self, broker: Broker, client: GrpcClient, call: Call, wanted: Wanted) -> None:
+        self._broker = broker
+        self._client = client
+        self._call = call
+        self._wanted = wanted
+        pop = wanted.pop
+        self.key = PollKey(pop.topic, pop.consumer_group, ANY_QUEUE)
+        self._is_waiting = False
+        self._given: list[Held] = []
+        self.last_tick = 0
+        self.queues = (
+            QueueName(pop.topic, ANY_QUEUE_NAME),
+            *(
+                QueueName(topic, ANY_QUEUE_NAME)
+                for topic in retry_topics(broker.config, pop.consumer_group, pop.topic)
+            ),
+        )
+        call.on_closed = self._closed
+
+    def wait(self, timeout_s: float) -> None:
+        self._is_waiting = True
+        self._broker.waiting.pop_polls.add(self.key)
+        self._broker.messages.long_polls.wait(self, timeout_s)
+
+    # Called by long polls.
+
+    def look(self) -> bool:
+        """Answers if there is anything, or if that is refused."""
+        polls, turn = self._broker.waiting.pop_polls, self._broker.messages.long_polls.turn
+        if self._is_waiting and polls.empty_turns.get(self.key) == turn:
+            return False
+        pop = self._wanted.pop
+        kind = OrderedPopping if pop.order else Popping
+        popping = kind(self._broker, pop, self._wanted.filter)
+        try:
+            has_any = popping.take()
+        except Refused as refused:
+            self._end_wait()
+            self._finish(refusal_status(refused))
+            return True
+        if not has_any:
+            if popping.taken.has_more_to_see:
+                self._broker.messages.long_polls.announce(pop.topic, ANY_QUEUE)
+            if self._is_waiting:
+                polls.empty_turns[self.key] = turn
+            return False
+        self._end_wait()
+        taken = popping.taken
+        self._given = list(_given(taken))
+        self._broker.messages.acks.when_settled(
+            taken.end, lambda code: self._answer(taken, code), OnTimeout.IGNORE
+        )
+        return True
+
+    def give_up(self) -> None:
+        self._end_wait()
+        self._broker.statistics.count_miss()
+        self._finish(status_of(Code.MESSAGE_NOT_FOUND, "no new message"))
+
+    def _end_wait(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            self._broker.waiting.pop_polls.remove(self.key)
+
+    def _closed(self, is_complete: bool) -> None:
+        if self._is_waiting:
+            self._end_wait()
+            self._broker.messages.long_polls.forget(self)
+        if not is_complete:
+            given, self._given = self._given, []
+            for held in given:
+                self._client.held.pop(held.receipt.text, None)
+                release(self._broker, held)
+
+    def _answer(self, taken: Taken, code: ResponseCode) -> None:
+        if not self._call.is_open:
+            return  # It was given back when the call was closed.
+        if code is not ResponseCode.SUCCESS:
+            self._finish(status_of(Code.INTERNAL_SERVER_ERROR, "the disk has failed"))
+            return
+        messages = list(self._shown(taken))
+        if not messages:
+            self._finish(status_of(Code.MESSAGE_NOT_FOUND, "no match message"))
+            return
+        self._broker.statistics.count_get(
+            self._wanted.pop.consumer_group,
+            self._wanted.pop.topic,
+            len(messages),
+            sum(len(each.body) for each in messages),
+        )
+        self._send(pb.ReceiveMessageResponse(status=status_of(Code.OK)))
+        for message in messages:
+            self._send(pb.ReceiveMessageResponse(message=message))
+        last = pb.ReceiveMessageResponse()
+        put_time(last.delivery_timestamp, self._broker.clock.now_ms())
+        self._send(last)
+        self._call.finish()
+
+    def _shown(self, taken: Taken) -> Iterator[Message]:
+        """The messages, but for those that the client does not want, or has had too often."""
+        pop = self._wanted.pop
+        attempts_max = group_settings(self._broker, pop.consumer_group).retry_max_times + 1
+        for batch in taken.batches:
+            receipts = taken.receipts(batch)
+            times = batch.times or [0] * len(receipts)
+            for record, receipt, count in zip(batch.records, receipts, times, strict=True):
+                shown = self._one(batch.queue, record, receipt, count, attempts_max)
+                if shown is not None:
+                    yield shown
+
+    def _one(
+        self,
+        queue: QueueOfGroup,
+        record: bytes,
+        receipt: Receipt,
+        times: int,
+        attempts_max: int,
+    ) -> Message | None:
+        broker, pop = self._broker, self._wanted.pop
+        try:
+            message = read_record(record)
+            message.reconsume_times = max(message.reconsume_times, times)
+            is_wanted = not self._wanted.tags or message.tags in self._wanted.tags
+            if is_wanted and message.reconsume_times >= attempts_max:
+                send_to_dlq(broker, message, pop.consumer_group)
+                is_wanted = False
+            shown = shown_message(message, pop.topic, receipt.text) if is_wanted else None
+        except (BadMessage, TooLarge, Refused):
+            return None  # It comes again when its time is over.
+        if shown is None:
+            acknowledge(broker, queue, receipt, (receipt.offset,))
+        elif self._wanted.is_renewed:
+            hold(broker, self._client, queue, receipt)
+        return shown
+
+    def _finish(self, status: Message) -> None:
+        self._send(pb.ReceiveMessageResponse(status=status))
+        self._call.finish()
+
+    def _send(self, response: Message) -> None:
+        self._call.send(response.SerializeToString())
+
+
+def _given(taken: Taken) -> Iterator[Held]:
+    for batch in taken.batches:
+        for receipt in taken.receipts(batch):
+            yield Held(batch.queue, receipt, 0.0)
+
+
+def send_to_dlq(broker: Broker, message: StoredMessage, group: str) -> int:
+    """Stores a message for the dead letters of a group; the end of that in the log.
+
+    Raises Refused.
+    """
+    name = dlq_topic(group)
+    broker.tables.topics.find_or_create(name, DLQ_QUEUE_COUNT)
+    dead = sent_back(message, name, DLQ_QUEUE_ID, None)
+    appended = append_message(broker.messages, dead.with_properties(**{Property.CHECKSUM: None}))
+    return appended.physical_offset + appended.size

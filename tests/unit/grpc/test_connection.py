@@ -1,0 +1,164 @@
+"""What peers of HTTP/2 may do, how often, and how much of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from roquet.clock import SystemClock
+from roquet.grpc.calls import Call, GrpcStatus, read_timeout
+from roquet.grpc.connection import GrpcConnection, GrpcLimits
+from roquet.net.limits import ConnectionBudget
+from roquet.net.serving import Server
+from tests.support.grpc_client import GrpcStream, GrpcTestClient, grpc_client
+
+LIMITS = GrpcLimits(
+    stream_count_max=4,
+    header_size_max=2048,
+    message_size_max=1000,
+    control_rate_max=50,
+    request_timeout_s=0.5,
+    unread_size_max=1 << 20,
+)
+
+
+class Echo:
+    """Answers each message with the same, and the end with the end."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.seen: list[bytes] = []
+
+    def receive(self, message: bytes) -> None:
+        self.seen.append(message)
+        self._call.send(message)
+
+    def end(self) -> None:
+        self._call.finish()
+
+
+@asynccontextmanager
+async def served(limits: GrpcLimits = LIMITS) -> AsyncIterator[tuple[int, list[Call]]]:
+    clock = SystemClock()
+    budget = ConnectionBudget(clock)
+    calls: list[Call] = []
+
+    def open_call(call: Call) -> Echo | None:
+        calls.append(call)
+        return Echo(call) if call.method.endswith("Echo") else None
+
+    server = Server(
+        None,
+        clock,
+        new_connection=lambda owner, deadlines: GrpcConnection(
+            owner, open_call, deadlines, limits, budget
+        ),
+        budget=budget,
+    )
+    port = await server.start("127.0.0.1", 0)
+    try:
+        yield port, calls
+    finally:
+        await server.stop()
+        assert budget.count == 0
+        assert budget.held_size == 0
+
+
+async def test_messages_of_a_stream_are_answered_one_by_one() -> None:
+    async with served() as (port, _), grpc_client(port) as client:
+        stream = client.start("Echo")
+        for index, text in enumerate((b"one", b"", b"three")):
+            client.send(stream, text)
+            assert await client.message(stream, index) == text
+        client.h2.end_stream(stream)
+        client.flush()
+        assert (await client.finished(stream)).status == GrpcStatus.OK
+
+
+async def test_an_unknown_method_is_named() -> None:
+    async with served() as (port, _), grpc_client(port) as client:
+        stream = await client.finished(client.start("Nothing", b""))
+        assert stream.status == GrpcStatus.UNIMPLEMENTED
+        assert "Nothing" in stream.headers["grpc-message"]
+
+
+async def test_a_message_that_is_too_large_is_refused() -> None:
+    async with served() as (port, _), grpc_client(port) as client:
+        stream = await client.finished(client.start("Echo", bytes(1001)))
+        assert stream.status == GrpcStatus.RESOURCE_EXHAUSTED
+
+
+async def test_too_many_headers_reset_the_stream() -> None:
+    async with served() as (port, _), grpc_client(port) as client:
+        stream = await client.finished(client.start("Echo", b"", large="x" * 4000))
+        assert stream.reset_code is not None
+
+
+@pytest.mark.parametrize("kind", ["reset", "ping"])
+async def test_a_flood_ends_the_connection(kind: str) -> None:
+    async with served() as (port, _), grpc_client(port) as client:
+        for _ in range(200):
+            if kind == "ping":
+                client.h2.ping(b"12345678")
+            else:
+                client.reset(client.start("Echo"))
+        client.flush()
+        await client.until_closed()
+        assert client.goaway_code in (11, None)
+
+
+async def test_a_request_that_does_not_end_costs_the_connection() -> None:
+    async with served() as (port, _), grpc_client(port) as client:
+        client.start("Echo")
+        await client.until_closed()
+
+
+async def test_a_cancelled_call_is_closed_and_so_are_those_of_a_lost_connection() -> None:
+    async with served() as (port, calls), grpc_client(port) as client:
+        closed: asyncio.Queue[bool] = asyncio.Queue()
+        first, second = client.start("Echo"), client.start("Echo")
+        for stream in (first, second):
+            client.send(stream, b"hello")
+            await client.message(stream)
+        for call in calls:
+            call.on_closed = closed.put_nowait
+        client.reset(first)
+        assert await closed.get() is False
+        client.close()
+        assert await closed.get() is False
+
+
+async def test_a_peer_that_does_not_speak_http2_is_closed() -> None:
+    async with served() as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"\x00\x00\x00\x10 no preface of HTTP/2 at all")
+        with suppress(ConnectionError):
+            while await reader.read(1000):
+                pass
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_browser_is_told_what_the_port_is_for() -> None:
+    async with served() as (port, _), grpc_client(port) as client:
+        stream = _get(client)
+        found = await client.finished(stream)
+        assert found.headers[":status"] == "415"
+        assert b"gRPC" in found.data
+
+
+def _get(client: GrpcTestClient) -> int:
+    stream_id = int(client.h2.get_next_available_stream_id())
+    headers = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "test")]
+    client.h2.send_headers(stream_id, headers, end_stream=True)
+    client.streams[stream_id] = GrpcStream()
+    client.flush()
+    return stream_id
+
+
+@pytest.mark.parametrize(
+    ("text", "timeout_s"), [("5S", 5.0), ("100m", 0.1), ("2H", 7200.0), ("x", None), (None, None)]
+)
+def test_timeouts_are_read_as_grpc_writes_them(text: str | None, timeout_s: float | None) -> None:
+    assert read_timeout(text) == timeout_s
