@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--ours-only", action="store_true", help="without Apache")
     options = parser.parse_args()
     count = COUNT // 5 if options.quick else COUNT
-    commands = {"ours": our_command}
+    commands: dict[str, Callable[[Path, Path], list[str]]] = {"ours": our_command}
     if not options.ours_only:
         commands["Apache"] = apache_command
     with tempfile.TemporaryDirectory(prefix="roquet-bench-") as name, ExitStack() as stack:
