@@ -10,7 +10,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from roquet.access.account_store import open_account_store
+from roquet.access.account_store import AccountStore, open_account_store
 from roquet.access.guard import AccessGuard
 from roquet.broker.broker import Access, Background, Broker, Clients, WaitingMessages
 from roquet.broker.delays.delays import loaded_delays
@@ -200,17 +200,23 @@ def build_broker(
         waiting=waiting,
         replication=replication,
         registrar=registrar,
-        access=Access(
-            tls=tls,
-            connection_budget=ConnectionBudget(clock, config.server_limits),
-            accounts=accounts,
-            guard=None if accounts is None else AccessGuard(accounts, clock),
-        ),
+        access=_access(config, clock, tls, accounts),
         statistics=statistics,
         background=Background(services, Pauses()),
     )
     _subscribe(events, broker)
     return broker
+
+
+def _access(
+    config: BrokerConfig, clock: Clock, tls: ServerTls, accounts: AccountStore | None
+) -> Access:
+    return Access(
+        tls=tls,
+        connection_budget=ConnectionBudget(clock, config.server_limits),
+        accounts=accounts,
+        guard=None if accounts is None else AccessGuard(accounts, clock),
+    )
 
 
 def _subscribe(events: LogEvents, broker: Broker) -> None:
