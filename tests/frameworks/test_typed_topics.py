@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 RIGHT = """
 from dataclasses import dataclass
 from typing import TypedDict, assert_type
+from uuid import UUID
 
 import msgspec
 import pydantic
@@ -96,7 +97,11 @@ async def bill_later(order: Order) -> None: ...
 async def send(producer: AsyncProducer, blocking: Producer) -> None:
     await producer.send(orders(Order(7)))
     await producer.send_batch([orders(Order(7))])
-    blocking.submit(orders(Order(7)))
+    blocking.submit(orders(Order(7), keys=7))
+    blocking.send(Message("orders", memoryview(b"x"), keys="one"))
+    blocking.send(Message("orders", bytearray(b"x"), keys=["one", 2, UUID(int=3)]))
+    assert_type(Message("orders", b"x").body, bytes)
+    assert_type(Message("orders", b"x").keys, tuple[str, ...])
 """
 
 # Each line is wrong by itself.
@@ -107,6 +112,9 @@ WRONG = (
     "async_consumer.on(parcels)(bill_later)",
     "number: int = orders.decode(message)",
     'Topic("orders", Order, codec=AvroCodec(Parcel, {"type": "string"}))',
+    'Message("orders", "text")',
+    'Message("orders", b"x", keys=1.5)',
+    'Message("orders", b"x", tags=["a", "b"])',
 )
 
 

@@ -149,6 +149,20 @@ def test_a_refused_message_is_not_sent_and_others_are(cluster: BlockingCluster) 
 
 
 @pytest.mark.slow
+def test_a_message_is_seen_as_it_is_sent(cluster: BlockingCluster) -> None:
+    seen: list[Message] = []
+
+    class Seeing(Middleware):
+        async def send(self, message: Message, call_next: Callable[[Message], Awaitable[R]]) -> R:
+            seen.append(message)
+            return await call_next(message)
+
+    with Producer(cluster.name_server, "shop", middleware=[Seeing()]) as producer:
+        producer.send(Message(cluster.new_topic(), memoryview(b"tea"), keys=7))
+    assert [(message.body, message.keys) for message in seen] == [(b"tea", ("7",))]
+
+
+@pytest.mark.slow
 def test_what_would_go_past_it_is_refused(cluster: BlockingCluster) -> None:
     with Producer(cluster.name_server, "shop", middleware=[NoTea()]) as producer:
         with pytest.raises(BadArgument, match=r"`send_batch` goes past .* use `send_many`"):

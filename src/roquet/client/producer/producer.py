@@ -48,7 +48,7 @@ from roquet.client.producer.batching import (
     outgoing_encoded,
     results_of,
 )
-from roquet.client.producer.outgoing import Delay, Ready, delay_properties
+from roquet.client.producer.outgoing import Delay, Ready, delay_properties, taken
 from roquet.client.producer.queue_choice import ANYWHERE, OrderKey, Target
 from roquet.client.producer.receipt import BatchReceipt, ProducerStatistics, SendReceipt
 from roquet.client.producer.request_reply import ROUTES, PendingReplies, ReplyMessage
@@ -383,7 +383,7 @@ class AsyncProducer(AsyncResource):
         self, message: Message, send: Callable[[Message], Coroutine[None, None, R]]
     ) -> Coroutine[None, None, R]:
         """Sends a message, inside of the middleware if there is any."""
-        return send(message) if self._middleware is None else self._middleware(message, send)
+        return send(message) if self._middleware is None else self._middleware(taken(message), send)
 
     def _refuse_middleware(self, method: str, instead: str) -> None:
         if self._middleware is not None:

@@ -25,7 +25,7 @@ from roquet.client.names import check_topic
 from roquet.client.push.outcome import DeadLetter
 from roquet.client.received import ReceivedMessage
 from roquet.client.typed.codecs import Codec, codec_for
-from roquet.protocol.messages.message import Message
+from roquet.protocol.messages.message import Keys, Message
 
 CONTENT_TYPE: Final = "contentType"
 
@@ -71,7 +71,7 @@ class Topic(Generic[T]):
         value: T,
         *,
         tags: str | None = None,
-        keys: tuple[str, ...] = (),
+        keys: Keys = (),
         properties: Mapping[str, str] | None = None,
         message_id: str | None = None,
     ) -> Message:

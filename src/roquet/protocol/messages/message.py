@@ -3,10 +3,11 @@
 The bytes of a stored message are drawn in `record.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntFlag
 from functools import cached_property
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+from uuid import UUID
 
 import msgspec
 
@@ -17,6 +18,10 @@ from roquet.protocol.messages.message_id import offset_id
 from roquet.protocol.messages.properties import parse_properties, property_of_bytes
 
 KEY_SEPARATOR: Final = " "
+
+# What producers take for the keys of a message: one, or several.
+Key: TypeAlias = str | int | UUID
+Keys: TypeAlias = Key | Sequence[Key]
 
 
 class Property:
@@ -129,8 +134,9 @@ _UNIQUE_KEY: Final = Property.UNIQUE_KEY.encode()
 class Message(msgspec.Struct, gc=False):
     """What a producer hands over.
 
-    Consumers filter by `tags`, which is one word; messages are found by their `keys`; `properties`
-    are names and texts that travel along. Its `message_id` is made by the producer, unless it is
+    Consumers filter by `tags`, which is one word; messages are found by their `keys`, texts,
+    numbers or UUIDs, of which one may stand alone; `properties` are names and texts that travel
+    along. Its `message_id` is made by the producer, unless it is
     given: what is sent again under its id is known again by consumers.
 
     For example:
@@ -145,6 +151,19 @@ class Message(msgspec.Struct, gc=False):
     properties: Mapping[str, str] = {}
     flag: Int32 = 0
     message_id: str | None = None
+
+    if TYPE_CHECKING:
+        # Producers take more than they hand on: what middleware and hooks see is as above.
+        def __init__(
+            self,
+            topic: str,
+            body: bytes | bytearray | memoryview,
+            tags: str | None = None,
+            keys: Keys = (),
+            properties: Mapping[str, str] = {},
+            flag: int = 0,
+            message_id: str | None = None,
+        ) -> None: ...
 
     def all_properties(self) -> dict[str, str]:
         """A new map: the properties, with tags and keys among them."""

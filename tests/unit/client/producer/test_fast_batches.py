@@ -91,7 +91,7 @@ def test_a_body_for_a_topic_is_a_bare_message() -> None:
         Message("others", b"x"),
         Message(TOPIC, b""),
         Message(TOPIC, b"x" * COMPRESSED_SIZE),
-        Message(TOPIC, bytearray(b"x")),  # type: ignore[arg-type]
+        Message(TOPIC, bytearray(b"x")),
         Message(TOPIC, b"x", tags="new"),
         Message(TOPIC, b"x", keys=("k",)),
         Message(TOPIC, b"x", properties={"city": "Rome"}),

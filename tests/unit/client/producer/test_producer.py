@@ -30,7 +30,7 @@ from roquet.protocol.codes import ResponseCode
 from roquet.protocol.compression import Compression
 from roquet.protocol.fields import field_texts
 from roquet.protocol.messages.batch_writing import encode_batch
-from roquet.protocol.messages.message import Property
+from roquet.protocol.messages.message import Keys, Property
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 from tests.support.raising import raises
@@ -633,10 +633,11 @@ async def test_what_may_be_stored_is_not_repeated_if_so_configured(
 
 
 async def test_kinds_that_programs_have_at_hand_are_taken(cluster: LiveCluster) -> None:
-    order: Any = UUID(int=7)
+    order = UUID(int=7)
+    given: list[Keys] = ["one", 7, order, ["two", 8, order]]
     async with producer(cluster) as sending:
-        for keys in ("one", 7, order, ["two", 8, order]):
-            message = Message(TOPIC, memoryview(b"body"), keys=keys)  # type: ignore[arg-type]
+        for keys in given:
+            message = Message(TOPIC, memoryview(b"body"), keys=keys)
             receipt = await sending.send(message, order_key=order)
         await sending.send_batch(
             (Message(TOPIC, b"%d" % number) for number in range(2)), queue=receipt.queue
