@@ -142,6 +142,10 @@ class GrpcClients:
     def find(self, call: Call) -> GrpcClient | None:
         return self._by_id.get(call.client_id)
 
+    def of(self, call: Call) -> GrpcClient:
+        """The client, or one that nothing is known of: its settings may be on their way."""
+        return self.find(call) or GrpcClient(call.client_id, call.connection.peer)
+
     def known(self, call: Call) -> GrpcClient:
         """Raises RefusedCall; the client then sends its settings again."""
         client = self.find(call)

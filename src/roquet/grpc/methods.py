@@ -81,7 +81,7 @@ def _methods() -> Mapping[str, Method]:
             method(
                 "ReceiveMessage",
                 of_receive,
-                lambda b, clients, call, r: receive_message(b, clients.known(call), call, r),
+                lambda b, clients, call, r: receive_message(b, clients.of(call), call, r),
             ),
             method(
                 "AckMessage",

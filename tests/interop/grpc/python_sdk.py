@@ -171,6 +171,22 @@ class Stories:
         producer.shutdown()
         return sorted(each.body.decode() for each in found)
 
+    def dead_letters(self) -> object:
+        """As often as the group wants, and no more."""
+        producer = self.producer("normal")
+        listener = Seen(lambda _: ConsumeResult.FAILURE)
+        consumer = self.push("failing", "normal", listener)
+        producer.send(message("normal", "bad"))
+        bad = listener.wait(2, b"bad")
+        dead = self.simple("undertaker", "%DLQ%failing")
+        letters: list[str] = []
+        # Those of others fail, too.
+        while "bad" not in letters:
+            letters += [each.body.decode() for each in received(dead, 1)]
+        for each in (consumer, dead, producer):
+            each.shutdown()
+        return [each.delivery_attempt for each in bad]
+
     def sent(self) -> object:
         """For a consumer of another protocol."""
         producer = self.producer("normal")

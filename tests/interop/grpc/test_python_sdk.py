@@ -32,9 +32,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurCluster]:
                 settings = TopicSettings(attributes={"message.type": kind})
                 admin.create_topic(kind.lower(), settings)
         with BlockingPeer(cluster.broker) as peer:
-            group = GroupConfig(group_name="ordered", consume_message_orderly=True)
-            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-            peer.call(code, body=write_body(group))
+            for group in (
+                GroupConfig(group_name="ordered", consume_message_orderly=True),
+                GroupConfig(group_name="failing", retry_max_times=1),
+            ):
+                code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+                peer.call(code, body=write_body(group))
         yield cluster
 
 
@@ -80,6 +83,14 @@ def test_a_delayed_message_comes_at_its_time(cluster: OurCluster) -> None:
 @pytest.mark.full("a minute: the broker asks about transactions every half minute")
 def test_transactions_end_as_their_producer_says(cluster: OurCluster) -> None:
     assert told(cluster, "transactions") == ["None", "commit"]
+
+
+@pytest.mark.full("retries take seconds; a unit test has the same without an SDK")
+def test_what_fails_too_often_is_with_the_dead_letters(cluster: OurCluster) -> None:
+    with Admin(cluster.name_server) as admin:
+        settings = TopicSettings(read_queue_count=1, write_queue_count=1)
+        admin.create_topic("%DLQ%failing", settings)
+    assert told(cluster, "dead_letters") == [1, 2]
 
 
 def test_both_worlds_read_each_other(cluster: OurCluster) -> None:
