@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     )
     from roquet.client.admin.waiting import DelayedMessages, WaitingMessages
     from roquet.client.blocking.admin import Admin
-    from roquet.client.blocking.consumers import PullConsumer, PushConsumer
+    from roquet.client.blocking.consumers import PopConsumer, PullConsumer, PushConsumer
     from roquet.client.blocking.producer import Producer, TransactionProducer
     from roquet.client.blocking.reader import TopicReader
     from roquet.client.cluster.pulling import Pulled, PullStatus
@@ -118,6 +118,7 @@ if TYPE_CHECKING:
         TransactionState,
     )
     from roquet.client.middleware import Middleware
+    from roquet.client.pop.consumer import AsyncPopConsumer, PopConsumerConfig
     from roquet.client.producer.producer import AsyncProducer
     from roquet.client.producer.receipt import BatchReceipt, ProducerStatistics, SendReceipt
     from roquet.client.producer.request_reply import reply_to
@@ -158,6 +159,7 @@ __all__ = [
     "AdminConfig",
     "Allocation",
     "AsyncAdmin",
+    "AsyncPopConsumer",
     "AsyncProducer",
     "AsyncPullConsumer",
     "AsyncPushConsumer",
@@ -229,6 +231,8 @@ __all__ = [
     "OffsetsGone",
     "PastMember",
     "Permission",
+    "PopConsumer",
+    "PopConsumerConfig",
     "PreparedMessage",
     "Producer",
     "ProducerConfig",
@@ -309,6 +313,7 @@ _HOMES: Final = {
     "Allocation": "roquet.client.group.allocation",
     "AsyncAdmin": "roquet.client.admin.admin",
     "AsyncProducer": "roquet.client.producer.producer",
+    "AsyncPopConsumer": "roquet.client.pop.consumer",
     "AsyncPullConsumer": "roquet.client.pull.consumer",
     "AsyncPushConsumer": "roquet.client.push.consumer",
     "AsyncTopicReader": "roquet.client.reader.reader",
@@ -385,6 +390,8 @@ _HOMES: Final = {
     "Producer": "roquet.client.blocking.producer",
     "ProducerConfig": "roquet.client.config",
     "ProducerStatistics": "roquet.client.producer.receipt",
+    "PopConsumer": "roquet.client.blocking.consumers",
+    "PopConsumerConfig": "roquet.client.pop.consumer",
     "PullConsumer": "roquet.client.blocking.consumers",
     "PullConsumerConfig": "roquet.client.pull.config",
     "PullProgress": "roquet.client.pull.consumer",

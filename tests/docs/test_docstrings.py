@@ -31,6 +31,7 @@ WITH_EXAMPLE = {
     *("TransactionProducer", "AsyncTransactionProducer"),
     *("PushConsumer", "AsyncPushConsumer", "PushConsumerConfig", "ReceivedMessage"),
     *("RetryLater", "DeadLetter", "StartFrom", "OffsetStore", "Allocation", "Subscription"),
+    *("PopConsumer", "AsyncPopConsumer", "PopConsumerConfig"),
     *("PullConsumer", "AsyncPullConsumer", "PullConsumerConfig", "Pulled"),
     *("Admin", "AsyncAdmin", "AdminConfig"),
     *("TopicReader", "AsyncTopicReader", "TopicReaderConfig"),

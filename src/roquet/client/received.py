@@ -29,6 +29,16 @@ class DlqReason(NamedTuple):
 Death = DlqReason
 
 
+class PopReceipt(NamedTuple):
+    """What a popped message is acknowledged with, at its broker."""
+
+    text: str
+    broker_name: str
+    topic: str
+    queue_id: int
+    offset: int
+
+
 @final
 class ReceivedMessage(LazyRecord):
     """One delivery of a message. Members raise BadMessage if its record is invalid.
@@ -50,6 +60,8 @@ class ReceivedMessage(LazyRecord):
 
     # How often this consumer redelivered it by itself; few messages have one of their own.
     local_retry_count = 0
+    # Of messages that a pop consumer received.
+    pop_receipt: PopReceipt | None = None
 
     @property
     def topic(self) -> str:

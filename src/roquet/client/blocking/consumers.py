@@ -8,6 +8,7 @@ from typing import Any, TypeVar, Unpack, final, overload
 
 from roquet.client.blocking.twin import BlockingTwin, blocking, described_by, in_loop, sharing_key
 from roquet.client.errors import BadArgument
+from roquet.client.pop.consumer import AsyncPopConsumer, PopConsumerOptions
 from roquet.client.pull.config import PullConsumerOptions
 from roquet.client.pull.consumer import (
     AsyncPullConsumer,
@@ -273,3 +274,28 @@ def stop_signals(caller: Callable[..., object]) -> Iterator[Gate]:
         yield gate
     finally:
         restore()
+
+
+@final
+@described_by(AsyncPopConsumer)
+class PopConsumer(BlockingTwin[AsyncPopConsumer]):
+    """Takes messages for a time, and acknowledges each of them; needs brokers of Roquet or 5.x.
+    `AsyncPopConsumer` is the same for asyncio.
+
+    One serves any number of threads. `options` are the members of `PopConsumerConfig`.
+
+    For example:
+
+        with PopConsumer("127.0.0.1:9876", "billing") as consumer:
+            for message in consumer.receive("orders", invisible_s=60):
+                consumer.ack(message)
+    """
+
+    def __init__(
+        self, name_server: str | None, group: str, **options: Unpack[PopConsumerOptions]
+    ) -> None:
+        super().__init__(AsyncPopConsumer(name_server, group, **options), "pop consumer")
+
+    receive = blocking(AsyncPopConsumer.receive)
+    ack = blocking(AsyncPopConsumer.ack)
+    change_invisible = blocking(AsyncPopConsumer.change_invisible)

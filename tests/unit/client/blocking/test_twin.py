@@ -7,11 +7,13 @@ import pytest
 from roquet import (
     Admin,
     AsyncAdmin,
+    AsyncPopConsumer,
     AsyncProducer,
     AsyncPullConsumer,
     AsyncPushConsumer,
     AsyncTopicReader,
     AsyncTransactionProducer,
+    PopConsumer,
     Producer,
     PullConsumer,
     PushConsumer,
@@ -73,6 +75,7 @@ def test_a_failure_is_raised_here_and_leaves_no_thread(step: str) -> None:
     [
         (Admin, AsyncAdmin),
         (Producer, AsyncProducer),
+        (PopConsumer, AsyncPopConsumer),
         (PullConsumer, AsyncPullConsumer),
         (PushConsumer, AsyncPushConsumer),
         (TopicReader, AsyncTopicReader),
