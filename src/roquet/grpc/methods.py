@@ -20,7 +20,7 @@ from roquet.grpc.connection import MessageStream
 from roquet.grpc.receiving import receive_message
 from roquet.grpc.routing import query_assignment, query_route
 from roquet.grpc.schema import SERVICE, Message, pb
-from roquet.grpc.sending import end_transaction, refuse_recall, send_message
+from roquet.grpc.sending import end_transaction, recall_message, send_message
 from roquet.grpc.signatures import (
     check_access,
     of_end,
@@ -77,7 +77,7 @@ def _methods() -> Mapping[str, Method]:
             ),
             method("SendMessage", of_sends, lambda b, _, call, r: send_message(b, call, r)),
             method("EndTransaction", of_end, lambda b, _, call, r: end_transaction(b, call, r)),
-            method("RecallMessage", of_end, lambda b, _, call, r: refuse_recall(b, call, r)),
+            method("RecallMessage", of_end, lambda b, _, call, r: recall_message(b, call, r)),
             method(
                 "ReceiveMessage",
                 of_receive,

@@ -1,4 +1,4 @@
-"""SendMessage and EndTransaction: from the message of an SDK to one that is stored.
+"""SendMessage, EndTransaction, RecallMessage: from the message of an SDK to one that is stored.
 
 What a message is follows from its properties, and has to be what its topic takes. A message group
 keeps to one queue as long as the topic has as many, chosen as Apache's proxy chooses it.
@@ -9,10 +9,11 @@ from itertools import count
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.delays.postponing import append_when_due
+from roquet.broker.delays.postponing import append_waiting, postponed
+from roquet.broker.delays.recall import handle_of, recall
 from roquet.broker.handlers.answers import check_takes_messages
 from roquet.broker.messages.acks import OnTimeout
-from roquet.broker.messages.appending import NewMessage, stored_record
+from roquet.broker.messages.appending import NewMessage, append_message, stored_record
 from roquet.broker.transactions.phases import commit, open_half, prepare, roll_back
 from roquet.grpc.calls import Call
 from roquet.grpc.clients import transaction_id_of
@@ -30,7 +31,6 @@ from roquet.grpc.message_form import SYSTEM_NAMES, ms_of
 from roquet.grpc.names import found_topic, topic_name
 from roquet.grpc.routing import accepted_types
 from roquet.grpc.schema import Message, pb
-from roquet.net.errors import Refused
 from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import Permission, ResponseCode
 from roquet.protocol.command import Command
@@ -79,7 +79,7 @@ def send_message(broker: Broker, call: Call, request: Message) -> None:
         _append(broker, call, topic, queue_id, each, kind)
         for each, kind in zip(messages, kinds, strict=True)
     ]
-    end = max(each.physical_offset + each.size for each in stored)
+    end = max(each.physical_offset + each.size for each, _ in stored)
 
     def answer(code: ResponseCode) -> None:
         status = status_of(code_of(code))
@@ -91,8 +91,11 @@ def send_message(broker: Broker, call: Call, request: Message) -> None:
                 if kind is MessageType.TRANSACTION
                 else "",
                 offset=appended.queue_offset,
+                recall_handle=recall_handle,
             )
-            for message, appended, kind in zip(messages, stored, kinds, strict=True)
+            for message, (appended, recall_handle), kind in zip(
+                messages, stored, kinds, strict=True
+            )
         ]
         statuses = [each.status for each in entries]
         response = pb.SendMessageResponse(status=common_status(statuses), entries=entries)
@@ -202,8 +205,8 @@ def _append(
     queue_id: int,
     message: Message,
     kind: MessageType,
-) -> Appended:
-    """Raises Refused; then this one is not stored."""
+) -> tuple[Appended, str]:
+    """Where it is stored, and what it can be recalled with. Raises Refused."""
     system = message.system_properties
     properties = {each.key: each.value for each in message.user_properties}
     properties |= _stored_properties(broker, topic, system, kind)
@@ -218,8 +221,11 @@ def _append(
         sys_flag=SysFlag.COMPRESSED.value if system.body_encoding == Encoding.GZIP else 0,
     )
     if kind is MessageType.TRANSACTION:
-        return prepare(broker, new, topic.topic_name)
-    return append_when_due(broker, new)
+        return prepare(broker, new, topic.topic_name), ""
+    waiting = postponed(broker, new)
+    if waiting is None:
+        return append_message(broker.messages, new), ""
+    return append_waiting(broker, waiting), handle_of(waiting, broker.config.broker_name) or ""
 
 
 def _stored_properties(
@@ -279,8 +285,16 @@ def consistent_hash(number: int, bucket_count: int) -> int:
         bucket = following
 
 
-def refuse_recall(_broker: Broker, _call: Call, request: Message) -> Message:
-    topic_name(request.topic)
-    raise Refused(
-        ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "delayed messages cannot be recalled yet"
-    )
+def recall_message(broker: Broker, call: Call, request: Message) -> None:
+    """Raises Refused."""
+    topic = topic_name(request.topic)
+    check_takes_messages(broker, _NEW_CLIENT)
+    recalled = recall(broker, topic, request.recall_handle)
+
+    def answer(code: ResponseCode) -> None:
+        response = pb.RecallMessageResponse(
+            status=status_of(code_of(code)), message_id=recalled.message_id
+        )
+        call.answer(response.SerializeToString())
+
+    broker.messages.acks.when_settled(recalled.end, answer, OnTimeout.REFUSE)

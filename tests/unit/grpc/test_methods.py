@@ -169,6 +169,17 @@ async def test_a_delayed_message_waits(bed: BrokerBed, client: GrpcTestClient) -
     assert bed.broker.store.max_offset("rmq_sys_wheel_timer", 0) == 1
 
 
+async def test_a_delayed_message_is_recalled(bed: BrokerBed, client: GrpcTestClient) -> None:
+    due_s = bed.clock.now_ms() // 1000 + 60
+    given = message("delay", delivery_timestamp=pb.Timestamp(seconds=due_s))
+    handle = (await sent(client, given)).entries[0].recall_handle
+    request = pb.RecallMessageRequest(topic=pb.Resource(name="delay"), recall_handle=handle)
+    answer = await client.call("RecallMessage", request)
+    assert (answer.status.code, answer.message_id) == (Code.OK, "0102FC01")
+    request.recall_handle = "nonsense"
+    assert await client.refused("RecallMessage", request) == Code.INTERNAL_SERVER_ERROR
+
+
 @pytest.mark.parametrize(("resolution", "count"), [(1, 1), (2, 0)])
 async def test_a_transaction_is_ended_once(
     bed: BrokerBed, client: GrpcTestClient, resolution: int, count: int
