@@ -86,7 +86,10 @@ def page(
     language = language_of(request)
     poller = dashboard.poller
     now = utc(SystemClock().now_ms())
-    notice, session.notice = session.notice, None
+    notice = session.notice
+    # A refresh of the page before, still on its way, must not take it: it swaps another part.
+    if "HX-Request" not in request.headers:
+        session.notice = None
     text = dashboard.environment.get_template(template).render(
         _=partial(translation, language),
         language=language,

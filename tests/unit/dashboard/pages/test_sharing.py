@@ -48,3 +48,15 @@ async def test_viewers_share_a_page_and_have_tokens_of_their_own() -> None:
         for visitor, token in ((first, tokens[0]), (second, tokens[1])):
             status, _ = await visitor.post("/topics", {"name": "t"}, token=token)
             assert status == 400
+
+
+async def test_a_refresh_in_the_background_leaves_the_notice_for_the_next_page() -> None:
+    async with (
+        Cluster() as cluster,
+        dashboard(cluster.name_server, allows_changes=True) as visitor,
+    ):
+        token = await visitor.token("/topics")
+        await visitor.post("/topics/none/delete", {"confirm": "other"}, token=token)
+        await visitor.get("/topics", **{"HX-Request": "true"})
+        assert "type none to confirm" in (await visitor.get("/topics"))[1]
+        assert "type none to confirm" not in (await visitor.get("/topics"))[1]
