@@ -10,6 +10,8 @@ from roquet.client.admin.missing import MissingBroker
 
 # Names in the line of a cause.
 _EXAMPLES_MAX: Final = 3
+# Texts start with the verb of one subject.
+_OF_MANY: Final = {"has": "have", "is": "are", "does": "do"}
 
 
 class Severity(Enum):
@@ -78,7 +80,8 @@ def _line(cause: str, found: Sequence[Finding]) -> Line:
         return Line(first.severity, 1, first.subject, first.text, first.remedy)
     names = [_kind_and_name(each)[1] for each in found]
     more = f" and {len(names) - _EXAMPLES_MAX:,} more" if len(names) > _EXAMPLES_MAX else ""
-    text = f"{cause}: {', '.join(names[:_EXAMPLES_MAX])}{more}"
+    verb, space, rest = cause.partition(" ")
+    text = f"{_OF_MANY.get(verb, verb)}{space}{rest}: {', '.join(names[:_EXAMPLES_MAX])}{more}"
     is_one_remedy = len({each.remedy for each in found}) == 1
     remedy = first.remedy if is_one_remedy else f"for each: {first.remedy}"
     subject = f"{len(found):,} {_kind_and_name(first)[0]}s"

@@ -29,6 +29,15 @@ def test_a_remedy_that_differs_is_an_example() -> None:
     assert lines_of(found) == [Line(PROBLEM, 2, "2 groups", "lag: g, h", "for each: delete g")]
 
 
+def test_several_have_what_one_has() -> None:
+    found = [
+        Finding(WARNING, f"group {name}", f"has {count} dead letters", None, "has dead letters")
+        for name, count in (("g", 1), ("h", 2))
+    ]
+    (line,) = lines_of(found)
+    assert line.text == "have dead letters: g, h"
+
+
 def test_a_cause_of_one_is_reported_as_it_is() -> None:
     found = [Finding(PROBLEM, "group g", "7 messages wait", "delete g", "lag")]
     assert lines_of(found) == [Line(PROBLEM, 1, "group g", "7 messages wait", "delete g")]
