@@ -50,6 +50,14 @@ def test_all_servers_of_a_cluster_are_on_one_port(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_dashboard_of_a_cluster_is_where_the_ready_line_says(tmp_path: Path) -> None:
+    with OurCluster(tmp_path, "--dashboard", "0") as cluster:
+        place = cluster.ready_line.rpartition(" dashboard=http://")[2].strip()
+        page = page_of(place.removesuffix("/"), "/")
+        assert (page.status, b"Overview" in page.body) == (200, True)
+
+
+@pytest.mark.slow
 def test_a_log_in_json_has_an_object_in_each_line(tmp_path: Path) -> None:
     with OurNameServer(tmp_path, "--log", "json"):
         pass

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from roquet.dashboard.errors import BadPasswordFile, LoginRequired
-from roquet.dashboard.web.logins import PasswordFile, password_line
+from roquet.dashboard.web.logins import ClusterAccounts, PasswordFile, password_line
 from roquet.dashboard.web.server import DashboardConfig, login_of
 from roquet.protocol.host import Address
+from roquet.testing.cluster import Cluster
+from tests.support.accounts import ADMIN, PUBLISHER, accounts_file
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104
 
@@ -20,6 +22,20 @@ async def test_a_user_of_the_file_with_the_right_password_only(tmp_path: Path) -
     assert not await logins.is_right("ada", "other")
     assert not await logins.is_right("eve", "right")
     assert not await logins.is_right("ada", "right" * 1000)
+
+
+async def test_an_administrator_of_the_cluster_and_no_other_account(tmp_path: Path) -> None:
+    settings = {"aclEnable": "true", "aclFile": str(accounts_file(tmp_path))}
+    async with Cluster(settings=settings) as cluster:
+        logins = ClusterAccounts(cluster.name_server, {})
+        assert await logins.is_right(*ADMIN)
+        assert not await logins.is_right(*PUBLISHER)
+        assert not await logins.is_right(ADMIN[0], "another secret")
+
+
+async def test_where_there_are_no_accounts_nobody_logs_in() -> None:
+    async with Cluster() as cluster:
+        assert not await ClusterAccounts(cluster.name_server, {}).is_right("eve", "any secret")
 
 
 @pytest.mark.parametrize(
