@@ -200,6 +200,7 @@ def test_every_alert_says_what_to_do() -> None:
 
 
 @needs_prometheus
+@pytest.mark.full("promtool takes half a minute for sixty trials")
 def test_every_alert_fires_when_it_should_and_only_then(tmp_path: Path) -> None:
     assert CASES.keys() == alerts().keys()
 

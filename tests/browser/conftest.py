@@ -29,7 +29,8 @@ BODIES = (
 )
 
 
-@pytest.fixture(scope="session")
+# Playwright keeps an event loop running in its thread: it must be gone before other tests begin.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("chromium is not installed: scripts/need_tools.sh")
@@ -40,7 +41,7 @@ def browser() -> Iterator[Browser]:
         running.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[BlockingCluster]:
     """Topic orders, read by billing, which fails on some of it, and once by warehouse."""
 
@@ -62,7 +63,7 @@ def cluster() -> Iterator[BlockingCluster]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(
     cluster: BlockingCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OurDashboard]:

@@ -251,7 +251,8 @@ def leave_transactions(heirloom: Heirloom, broker: OurBroker | ApacheBroker) -> 
         producer.send(Outgoing(topic, b"done"), COMMIT)
         producer.send(Outgoing(topic, b"dropped"), ROLLBACK)
         producer.send(Outgoing(topic, b"asked"), UNKNOWN)
-        assert {check.body for check in producer.checks(2)} == {b"asked"}
+        # A busy broker of Apache asks about one that has just ended, too.
+        assert b"asked" in {check.body for check in producer.checks(2)}
 
 
 def unique(found: list[bytes]) -> list[bytes]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import roquet
@@ -97,6 +98,7 @@ def hints_of(thing: Any) -> dict[str, Any]:
     """What type checkers see, also of what is imported for them alone."""
     module = inspect.getmodule(thing)
     names = {**vars(roquet), **{name: getattr(roquet, name) for name in roquet.__all__}}
+    names["pa"] = pa
     return typing.get_type_hints(thing, {**names, **vars(module)})
 
 

@@ -27,7 +27,11 @@ from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import field_texts
-from roquet.protocol.headers.messages import PullMessageHeader, SendMessageHeaderV2
+from roquet.protocol.headers.messages import (
+    PullMessageHeader,
+    RecallMessageHeader,
+    SendMessageHeaderV2,
+)
 from roquet.protocol.messages.record import split_records
 from roquet.protocol.names import RETRY_PREFIX
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
@@ -266,6 +270,19 @@ async def _(trial: Trial) -> None:
     assert await trial.pulled_count(topic=retry, sys_flag=0) == 1
     await trial.change("true")
     assert await trial.pulled_count(topic=retry, sys_flag=0) == 0
+
+
+@effect("recallMessageEnable")
+async def _(trial: Trial) -> None:
+    # A handle that is none is looked at only if recalls are allowed.
+    header = RecallMessageHeader(topic="TopicA", recall_handle="none")
+
+    async def recalled() -> int:
+        return (await trial.client.ask(RequestCode.RECALL_MESSAGE, header)).code
+
+    assert await recalled() == ResponseCode.ILLEGAL_OPERATION
+    await trial.change("false")
+    assert await recalled() == ResponseCode.NO_PERMISSION
 
 
 @effect("notifyConsumerIdsChangedEnable")

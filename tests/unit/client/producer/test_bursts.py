@@ -51,6 +51,8 @@ async def test_a_burst_on_a_new_producer_is_stored_to_the_last_message(
     assert (statistics.stored_count, statistics.failed_count) == (20_000, 0), broker.log_tail()
 
 
+# Where thousands of tests have left objects, one garbage collection takes a second.
+@pytest.mark.own_process
 @pytest.mark.slow
 async def test_a_burst_leaves_the_loop_free_once_its_tasks_have_started(
     names: OurNameServer, broker: OurBroker
