@@ -1,7 +1,7 @@
 """Builds archive and wheel from the files that git tracks, in a directory of their own.
 
-What is compiled is taken along, with its times, so that it is compiled again only where it is out
-of date. `make dist` leaves it behind: what it builds is made from nothing but sources.
+What is compiled is taken along, so that it is compiled again only where it is out of date. `make
+dist` leaves it behind: what it builds is made from nothing but sources.
 """
 
 import os
@@ -61,16 +61,29 @@ def _build(source: Path, directory: Path, what: str) -> None:
 
 
 def _copy_compiled(source: Path) -> None:
+    """What is up to date, with the time of now: Cython translates everything again that is older
+    than its own files, and an environment gets those after what was compiled for it."""
     tag = f"{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
-    for path in (ROOT / "src").rglob("*.pyx"):
-        place = path.relative_to(ROOT / "src")
+    sources = ROOT / "src"
+    declared_s = max(_changed_s(path) for kind in ("*.pxd", "*.h") for path in sources.rglob(kind))
+    for path in sources.rglob("*.pyx"):
+        place = path.relative_to(sources)
+        translated = path.with_suffix(".c")
         made = path.with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
+        if not (translated.exists() and made.exists()):
+            continue
+        if min(_changed_s(translated), _changed_s(made)) < max(declared_s, _changed_s(path)):
+            continue
         for found, target in (
-            (path.with_suffix(".c"), source / "src" / place.with_suffix(".c")),
+            (translated, source / "src" / place.with_suffix(".c")),
             (made, source / "build" / f"lib.{tag}" / place.parent / made.name),
         ):
-            if found.exists():
-                _copy(found, target)
+            _copy(found, target)
+            os.utime(target)
+
+
+def _changed_s(path: Path) -> float:
+    return path.stat().st_mtime
 
 
 def _copy(path: Path, target: Path) -> None:
