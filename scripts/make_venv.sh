@@ -71,13 +71,12 @@ if ! printf '#include <zlib.h>\n#include <Python.h>\n' | ${CC:-cc} "-I$headers" 
     fi
 fi
 # The gRPC endpoint wants nghttp2; without it everything else is built.
-if ! printf '#include <nghttp2/nghttp2.h>\n' | ${CC:-cc} -E - >/dev/null 2>&1; then
-    if [ "$(id -u)" = 0 ] && [ -f /etc/debian_version ]; then
-        apt-get update -qq
+has_nghttp2() { printf '#include <nghttp2/nghttp2.h>\n' | ${CC:-cc} -E - >/dev/null 2>&1; }
+if ! has_nghttp2 && [ "$(id -u)" = 0 ] && [ -f /etc/debian_version ]; then
+    apt-get update -qq &&
         DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libnghttp2-dev || true
-    else
-        echo "nghttp2.h is missing: there will be no gRPC endpoint (on Debian: apt-get install libnghttp2-dev)" >&2
-    fi
 fi
+has_nghttp2 ||
+    echo "nghttp2.h is missing: there will be no gRPC endpoint (on Debian: apt-get install libnghttp2-dev)" >&2
 echo "2 of 2: $needs; $(find src -name '*.pyx' | wc -l) modules are compiled, which takes a minute or two"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$what"
