@@ -18,7 +18,7 @@ ENTRY_COUNT_MAX: Final = 1000
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
     time: datetime
-    # Who was logged in, or nobody; and where the request came from.
+    # The user, if there is a login, and where the request came from.
     user: str | None
     remote: str
     change: str

@@ -2,7 +2,7 @@
 
 The reply to such a send has a handle. A recall stores one more timer for the same second, with the
 key of the message that is not to be delivered: Apache 5.x does the same, so either broker may take
-over. This mark has the body "0" and the tags _RECALL_TAG_, and is delivered to nobody itself.
+over. This mark has the body "0" and the tags _RECALL_TAG_, and is never delivered itself.
 """
 
 from typing import Final, NamedTuple
@@ -42,7 +42,7 @@ def handle_of(waiting: NewMessage, broker_name: str) -> str | None:
 def recall(broker: Broker, topic: str, handle_text: str) -> Recalled:
     """The message of the handle is not delivered. Raises Refused.
 
-    Whether it was there is not known, as with Apache: an id that nobody sent is recalled, too.
+    Whether it was there is not known, as with Apache: an id that was never sent is recalled, too.
     """
     if not broker.config.recalls:
         raise Refused(ResponseCode.NO_PERMISSION, "recalls are disabled: see recallMessageEnable")

@@ -36,7 +36,7 @@ has, and keeps it in divergent/. Each message is shown with its fate.
 new messages with the properties DIVERGENT_MESSAGE_ID and DIVERGENT_OFFSET_ID
 of the old ones. Without --yes nothing is sent. Half messages stay: if their
 transaction was committed here, the message that they became is sent again;
-otherwise their producer has to decide, and to send it anew.
+otherwise their producer has to decide, and to send it again.
 """
 ORIGINAL_ID: Final = "DIVERGENT_MESSAGE_ID"
 ORIGINAL_PLACE: Final = "DIVERGENT_OFFSET_ID"

@@ -147,7 +147,7 @@ class AsyncPopConsumer(AsyncResource):
         tags: str | Iterable[str] | None = None,
         sql: str | None = None,
     ) -> list[ReceivedMessage]:
-        """Up to `count` messages, which nobody else of the group gets for `invisible_s`; empty if
+        """Up to `count` messages, which no other member gets for `invisible_s`; empty if
         there were none for `wait_s`. All consumers of a group need the same filters.
 
         If it is cancelled or fails, what it may have taken comes again in its time. Raises

@@ -169,7 +169,7 @@ async def message(request: web.Request) -> web.Response:
 
 
 async def body(request: web.Request) -> web.Response:
-    """As a file: a browser must not run what somebody has sent."""
+    """As a file: a browser must not run a body."""
     topic, message_id = request.match_info["topic"], request.match_info["id"]
     found = await request.app[DASHBOARD].admin.partial().message(topic, message_id)
     return web.Response(

@@ -59,7 +59,7 @@ class Sessions:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     def open(self, user: str | None) -> Session:
-        """A new key with every login: one that somebody planted before is worth nothing."""
+        """A new key with every login: one that an attacker planted is worth nothing."""
         session = Session(
             secrets.token_urlsafe(32), secrets.token_urlsafe(32), user, self._clock.now_ms()
         )
