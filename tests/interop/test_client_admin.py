@@ -97,8 +97,8 @@ def gone_group(
         return [each.consumer_offset for each in admin.progress(group, topic=filled.topic).queues]
 
     # What a Java consumer commits when it ends is one-way, and Apache's brokers have many threads.
-    # It may leave out the last message, though its listener has had it.
-    wait_until(lambda: committed() in ([2], [3]))
+    # So a pull that carries an older offset may be the last to be counted.
+    wait_until(lambda: committed() not in ([], [None]))
     with TopicReader(server.name_server) as reading:
         reading.commit(group, {filled.queue: 3})
     wait_until(lambda: committed() == [3])

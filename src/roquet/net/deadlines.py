@@ -62,7 +62,8 @@ class DeadlineSweep:
         # How long the last sweep was delayed by other callbacks, in the time of the loop.
         self._held_s = 0.0
         self._held_until_s = 0.0
-        self._members: set[HasDeadline] = set()
+        # Not a set: they expire and close in the order in which they came, the same in every run.
+        self._members: dict[HasDeadline, None] = {}
         self._is_empty = asyncio.Event()
         self.warnings = ThrottledLog(log, clock.monotonic_s)
         self.now_s = clock.monotonic_s()
@@ -74,13 +75,13 @@ class DeadlineSweep:
         return member in self._members
 
     def add(self, member: HasDeadline) -> None:
-        self._members.add(member)
+        self._members[member] = None
         self._is_empty.clear()
         if self._timer is None:
             self._start_timer()
 
     def discard(self, member: HasDeadline) -> None:
-        self._members.discard(member)
+        self._members.pop(member, None)
         if not self._members:
             self._is_empty.set()
             if self._timer is not None:
