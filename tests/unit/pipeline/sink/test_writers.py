@@ -431,17 +431,18 @@ def test_brokers_that_ask_learn_which_attempts_count(
 def ask_until(cluster: BlockingCluster, condition: Callable[[], object]) -> None:
     """Brokers ask a minute after their last round is over, which may take a while to be over.
 
-    So a minute passes again when nothing has come of the last one, but not at every look: those
-    who are asked too often are given up.
+    So a minute passes again when nothing has come of the last one, but not faster than producers
+    send their heartbeats, twice a minute: a broker that has heard nothing from them for two of its
+    minutes asks them no more.
     """
-    waits = count()
+    looks = count()
 
     def passes() -> object:
-        if next(waits) % 250 == 0:
+        if next(looks) % 1500 == 0:
             cluster.clock.advance(timedelta(minutes=1))
         return condition()
 
-    wait_until(passes)
+    wait_until(passes, patience_s=150)
 
 
 def driver_died(log_directory: str) -> None:
