@@ -131,10 +131,17 @@ def made_once(target: Path, make: Callable[[Path], None]) -> Path:
 
 def _fetch(version: ApacheVersion, directory: Path) -> None:
     """All four modules at once, so that each library is resolved to one version."""
+    fetch_modules(directory, _MODULES, version)
+    if not any(directory.glob("rocketmq-broker-*.jar")):
+        raise JarsUnavailable(f"Ivy did not find RocketMQ {version}")
+
+
+def fetch_modules(directory: Path, modules: Sequence[str], version: str) -> None:
+    """Modules of Apache RocketMQ with all that they need. Raises JarsUnavailable."""
     dependencies = "".join(
         f'<dependency org="{_ORGANISATION}" name="{module}" rev="{version}"'
         ' conf="default->default"/>'
-        for module in _MODULES
+        for module in modules
     )
     with tempfile.TemporaryDirectory() as scratch:
         request = Path(scratch) / "ivy.xml"
@@ -154,8 +161,9 @@ def _fetch(version: ApacheVersion, directory: Path) -> None:
             timeout=_FETCH_TIMEOUT_S,
             check=False,
         )
-    if run.returncode != 0 or not any(directory.glob("rocketmq-broker-*.jar")):
-        raise JarsUnavailable(f"Ivy could not fetch RocketMQ {version}:\n{run.stdout[-4000:]}")
+    if run.returncode != 0 or not any(directory.glob("*.jar")):
+        text = f"Ivy could not fetch {', '.join(modules)} {version}"
+        raise JarsUnavailable(f"{text}:\n{run.stdout[-4000:]}")
 
 
 def _ivy() -> Path:

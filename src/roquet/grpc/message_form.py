@@ -72,7 +72,7 @@ def shown_message(message: StoredMessage, topic: str, receipt_handle: str | None
         body_digest=pb.Digest(type=DigestType.MD5, checksum=_md5(body)),
         body_encoding=encoding,
         message_type=_type_of(properties),
-        born_host=properties.get(Property.BORN_HOST) or str(message.born_address),
+        born_host=properties.get(Property.BORN_HOST) or message.born_address.ip,
         store_host=str(message.store_address),
         queue_id=message.queue_id,
         queue_offset=message.queue_offset,
@@ -115,6 +115,8 @@ def _md5(body: bytes) -> str:
 
 
 def _type_of(properties: dict[str, str]) -> MessageType:
+    if properties.get(Property.TRANSACTION_PREPARED) == "true":
+        return MessageType.TRANSACTION  # Committed or not, as at Apache.
     if any(name in properties for name in _TIMERS):
         return MessageType.DELAY
     if Property.SHARDING_KEY in properties:

@@ -1,0 +1,125 @@
+"""Programs with the official SDKs of 5.x, one for each language, that tell the same stories.
+
+A program gets "STORY TOPIC GROUP" per line and answers each with a JSON text: the same one in every
+language, so one table of expectations judges all of them. The sources are in
+`tests/interop/grpc/sdks`; SDKs are fetched, and programs compiled, once per machine and change.
+"""
+
+import hashlib
+import json
+import os
+import queue
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tests.support.jars import QUICK_SMALL_JVM, cache_directory, fetch_modules, made_once
+
+JAVA_VERSION: Final = "5.2.0"
+TIMEOUT_S: Final = 120.0
+
+_SOURCES: Final = Path(__file__).parent.parent / "interop" / "grpc" / "sdks"
+_LOG_TAIL_SIZE: Final = 4000
+
+
+class SdkFailed(Exception):
+    """A program ended, or does not answer; the message ends with its log."""
+
+
+class SdkProgram:
+    """`words` are an endpoint, and "tls", and an access key with its secret, if wanted."""
+
+    def __init__(self, command: Sequence[str | Path], directory: Path, *words: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._log_path = directory / "sdk.log"
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=directory,
+                env={**os.environ, "HOME": str(directory)},
+            )
+        self._answers: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def tell(self, story: str, topic: str, group: str = "none") -> Any:
+        """What came out. Raises SdkFailed."""
+        self.begin(story, topic, group)
+        return self.result(story)
+
+    def begin(self, story: str, topic: str, group: str = "none") -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(f"{story} {topic} {group}\n".encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise SdkFailed(f"ended before {story}:\n{self.log_tail()}") from None
+
+    def result(self, story: str) -> Any:
+        try:
+            line = self._answers.get(timeout=TIMEOUT_S)
+        except queue.Empty:
+            raise SdkFailed(f"did not answer {story}:\n{self.log_tail()}") from None
+        if not line:
+            raise SdkFailed(f"ended during {story}:\n{self.log_tail()}")
+        return json.loads(line)
+
+    def log_tail(self) -> str:
+        return self._log_path.read_text(errors="replace")[-_LOG_TAIL_SIZE:]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line)
+        self._answers.put(b"")
+
+
+def java_command(home: Path) -> list[str | Path]:
+    """A JVM with the Java SDK; it keeps its logs in `home`."""
+    jars = made_once(
+        cache_directory() / "sdks" / f"java-{JAVA_VERSION}",
+        lambda directory: fetch_modules(directory, ("rocketmq-client-java",), JAVA_VERSION),
+    )
+
+    def compile_to(directory: Path) -> None:
+        options = ("-nowarn", "-encoding", "UTF-8", "-cp", f"{jars}/*", "-d", str(directory))
+        source = str(_SOURCES / "java" / "Sdk.java")
+        subprocess.run(["javac", *options, source], check=True)
+
+    classes = _built("java", compile_to)
+    path = os.pathsep.join((str(classes), f"{jars}/*"))
+    return ["java", *QUICK_SMALL_JVM, f"-Duser.home={home}", "-cp", path, "Sdk"]
+
+
+def _built(language: str, build: Callable[[Path], None]) -> Path:
+    sources = sorted(path for path in (_SOURCES / language).rglob("*") if path.is_file())
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    return made_once(cache_directory() / "sdks" / f"{language}-{digest[:16]}", build)
