@@ -6,17 +6,24 @@ import sys
 from argparse import ArgumentParser, Namespace
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, final
 
 from roquet.cli.admin_commands.access import Access, access_of, define_access
 from roquet.cli.admin_commands.failures import DONE, Failed, failure_of
 from roquet.cli.argument_types import port_number, time_span
 from roquet.cli.serving.log_lines import log_to_stderr
 from roquet.cli.serving.options import define_log
-from roquet.dashboard.errors import check_installed
+from roquet.cli.spark.arguments import lake_directory
+from roquet.client.arguments import utc
+from roquet.dashboard.errors import check_installed, check_lakes_installed
 from roquet.errors import RoquetError
 from roquet.net.loop import run, stop_signals
 from roquet.protocol.host import Address
+
+if TYPE_CHECKING:
+    from roquet.dashboard.pipelines import LakeReport
+    from roquet.pipeline.lake.entries import LakeEntry
+    from roquet.pipeline.lake.metadata import PublishLog
 
 PORT_DEFAULT: Final = 8088
 
@@ -64,6 +71,14 @@ def define(parser: ArgumentParser) -> None:
         help="Interval between two polls of the cluster, however many viewers there are. Default:"
         " 5s.",
     )
+    parser.add_argument(
+        "--lake",
+        action="append",
+        default=[],
+        type=lake_directory,
+        metavar="DIR",
+        help="Show the state of this lake of roquet spark ingest, by its own log. Can be repeated.",
+    )
     define_log(parser)
     define_access(parser)
     parser.set_defaults(run=_run)
@@ -75,6 +90,8 @@ def _run(given: Namespace) -> int:
         if given.new_password is not None:
             return _print_password_line(given.new_password)
         check_installed()
+        if given.lake:
+            check_lakes_installed()
         access = access_of(given, os.environ)
         log_to_stderr(given.log)
         run(_serve(given, access))
@@ -96,11 +113,59 @@ async def _serve(given: Namespace, access: Access) -> None:
         allows_changes=given.allow_changes,
         password_file=given.password_file,
         poll_s=given.interval.total_seconds(),
+        lakes=tuple(map(_LocalLake, given.lake)),
     )
     with stop_signals() as stop:
         async with serve_dashboard(config) as place:
             print(f"ready dashboard=http://{place}/", flush=True)
             await stop.wait()
+
+
+@final
+class _LocalLake:
+    """A lake in a directory, read as all its readers do: by its log, without Spark."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = str(directory)
+        self._directory = directory.absolute()
+        # Of the lake with this id: one that was deleted and created again is another one.
+        self._id: str | None = None
+        self._log: PublishLog | None = None
+        self._last_batch: LakeEntry | None = None
+
+    def read(self) -> "LakeReport":
+        """Raises BadLake and OSError."""
+        # Loaded only when needed: Arrow comes with it.
+        from roquet.dashboard.pipelines import LakeReport  # noqa: PLC0415
+
+        log = self._opened()
+        state = log.refresh()
+        if log.last_entry is not None and log.last_entry.added:
+            self._last_batch = log.last_entry
+        last = self._last_batch
+        added = () if last is None else last.added
+        return LakeReport(
+            rows=state.row_count,
+            files=len(state.files),
+            size=sum(each.bytes for each in state.files.values()),
+            quarantined=state.quarantined_count,
+            last_batch=None if last is None else utc(last.published_ms),
+            last_rows=sum(each.rows for each in added),
+            last_files=sum(bool(each.path) for each in added),
+            ends=state.queue_ends(),
+        )
+
+    def _opened(self) -> "PublishLog":
+        from roquet.pipeline.errors import BadLake  # noqa: PLC0415
+        from roquet.pipeline.lake.metadata import PublishLog, read_settings  # noqa: PLC0415
+
+        settings = read_settings(self._directory)
+        if settings is None:
+            raise BadLake(f"no lake in {self.path}: roquet spark ingest creates one")
+        if self._log is None or settings.id != self._id:
+            self._id, self._last_batch = settings.id, None
+            self._log = PublishLog(self._directory)
+        return self._log
 
 
 def _print_password_line(user: str) -> int:

@@ -4,7 +4,7 @@ RoquetError
 └── DashboardError
     ├── BadPasswordFile     a line of the password file cannot be read, or there is none
     ├── LoginRequired       it was to listen beyond this machine without a login
-    ├── NotInstalled        the extra `dashboard` is missing
+    ├── NotInstalled        a library of an extra is missing
     └── BadInput            a form or an address has a value that cannot be used
 """
 
@@ -27,9 +27,10 @@ class BadPasswordFile(DashboardError):
 class NotInstalled(DashboardError):
     """A library of the extra is missing."""
 
-    def __init__(self, library: str) -> None:
-        super().__init__(f"{library} is not installed: pip install 'roquet[dashboard]'")
+    def __init__(self, library: str, extra: str = "dashboard") -> None:
+        super().__init__(f"{library} is not installed: pip install 'roquet[{extra}]'")
         self.library = library
+        self.extra = extra
 
 
 def check_installed() -> None:
@@ -37,6 +38,12 @@ def check_installed() -> None:
     for library in _LIBRARIES:
         if find_spec(library) is None:
             raise NotInstalled(library)
+
+
+def check_lakes_installed() -> None:
+    """Their log is read without Spark, but its settings name a form of columns. As above."""
+    if find_spec("pyarrow") is None:
+        raise NotInstalled("pyarrow", "spark")
 
 
 class LoginRequired(DashboardError):

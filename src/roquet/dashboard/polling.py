@@ -17,6 +17,7 @@ from roquet.client.arguments import utc
 from roquet.client.errors import ClientError
 from roquet.clock import SystemClock
 from roquet.dashboard.history import Fold, History, SeriesKey
+from roquet.dashboard.pipelines import BatchWatch
 from roquet.dashboard.snapshot import Snapshot, take_snapshot
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class Poller:
         # Why the last poll failed; None if it did not.
         self.problem: str | None = None
         self.history = History()
+        self.batches = BatchWatch()
         # Counts polls, and examinations, that ended well or not.
         self.version = 0
         self.is_stopped = False
@@ -83,6 +85,7 @@ class Poller:
                 log.info("the cluster answers again")
             self.snapshot, self.problem = snapshot, None
             _remember(self.history, snapshot)
+            self.batches.observe(snapshot)
         self._announce()
 
     async def examine(self) -> None:

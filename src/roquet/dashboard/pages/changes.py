@@ -1,6 +1,8 @@
 """What changes have in common: fields of forms, their outcome, and the note of who made them."""
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TypeVar
 
 from aiohttp import web
 
@@ -8,6 +10,8 @@ from roquet.client.errors import ClientError
 from roquet.dashboard.errors import BadInput
 from roquet.dashboard.pages.rendering import DASHBOARD
 from roquet.dashboard.web.guard import SESSION
+
+T = TypeVar("T")
 
 
 async def change(
@@ -58,3 +62,20 @@ async def number(request: web.Request, name: str, smallest: int, largest: int) -
 
 async def flag(request: web.Request, name: str) -> bool:
     return bool(await field(request, name, is_needed=False))
+
+
+def moment_of_field(text: str) -> datetime | None:
+    """In UTC unless it has a zone; None for a blank. Raises BadInput."""
+    if not text.strip():
+        return None
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise BadInput(f"{text!r} is not a time such as 2026-11-15T20:16") from None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
+async def taken_plan(request: web.Request, kind: type[T]) -> T | None:
+    """What was previewed and is confirmed now; None if it was before, or is too long ago."""
+    found = request[SESSION].plans.take(await field(request, "plan"))
+    return found if isinstance(found, kind) else None

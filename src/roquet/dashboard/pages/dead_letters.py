@@ -13,7 +13,7 @@ from roquet.client.errors import SomeFailed
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.received import ReceivedMessage
 from roquet.dashboard.errors import BadInput
-from roquet.dashboard.pages.changes import change, field
+from roquet.dashboard.pages.changes import change, taken_plan
 from roquet.dashboard.pages.messages import MessageRow, message_row
 from roquet.dashboard.pages.rendering import DASHBOARD, link, page
 from roquet.dashboard.pages.sharing import shared
@@ -104,10 +104,10 @@ async def preview(request: web.Request) -> web.Response:
 
 async def resend(request: web.Request) -> web.Response:
     admin, group = request.app[DASHBOARD].admin, request.match_info["group"]
-    plan = request[SESSION].plans.take(await field(request, "plan"))
+    plan = await taken_plan(request, ResendPlan)
 
     async def act() -> str:
-        if not isinstance(plan, ResendPlan) or plan.group != group:
+        if plan is None or plan.group != group:
             raise BadInput("the preview is too old: tick them again")
         try:
             receipts = await admin.resend(plan.letters)
@@ -116,7 +116,7 @@ async def resend(request: web.Request) -> web.Response:
             raise BadInput(f"{sent} of {len(plan.letters)} were sent again: {failed}") from None
         return f"{len(receipts)} dead letters of group {group} were sent again."
 
-    ids = " ".join(each.message_id for each in plan.letters) if isinstance(plan, ResendPlan) else ""
+    ids = " ".join(each.message_id for each in plan.letters) if plan is not None else ""
     what = f"resend dead letters of group {group}: {ids}"
     return await change(request, what, act, link("dead-letters", group))
 

@@ -1,21 +1,23 @@
 """Groups: a list, one group with its members and queues, moving and pausing it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from aiohttp import web
 
+from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.doctor.groups import of_members
 from roquet.client.admin.groups import GroupSettings, MemberInfo, MemberSilent
-from roquet.client.admin.progress import QueueProgress
 from roquet.client.admin.resets import ResetPlan, ResetTarget
+from roquet.client.errors import ClientError
 from roquet.client.group.start_offset import StartFrom
 from roquet.dashboard.errors import BadInput
-from roquet.dashboard.pages.changes import change, field
-from roquet.dashboard.pages.rendering import DASHBOARD, Listing, link, page
+from roquet.dashboard.pages.changes import change, field, moment_of_field, taken_plan
+from roquet.dashboard.pages.members import matrix_of, members_of
+from roquet.dashboard.pages.rendering import DASHBOARD, Listing, link, page, subject_of
 from roquet.dashboard.pages.sharing import shared
 from roquet.dashboard.snapshot import Snapshot
 from roquet.dashboard.web.guard import SESSION
@@ -34,18 +36,6 @@ class GroupRow:
     dead: int
     retries: int | None
     is_paused: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A connected client of the group, and what it reports."""
-
-    client_id: str
-    address: str | None
-    language: str | None
-    version: int
-    info: MemberInfo | None
-    silent: str | None
 
 
 def group_rows(snapshot: Snapshot) -> list[GroupRow]:
@@ -75,15 +65,6 @@ def is_paused(settings: Mapping[str, GroupSettings]) -> bool:
     return any(not each.is_enabled for each in settings.values())
 
 
-def owners_of(members: Sequence[Member], queue: QueueProgress) -> list[str]:
-    """Whoever reads a queue: one member, if all is well."""
-    return [
-        each.client_id
-        for each in members
-        if each.info is not None and queue.queue in each.info.queues
-    ]
-
-
 _COLUMNS: Final = {
     "name": lambda row: row.name,
     "lag": lambda row: row.lag,
@@ -102,24 +83,19 @@ async def groups(request: web.Request) -> web.Response:
 
 
 async def group(request: web.Request) -> web.Response:
-    """Asked for now, because one looks at it now; stacks if they are wanted."""
-    dashboard = request.app[DASHBOARD]
-    name = request.match_info["group"]
-    has_stacks = "stacks" in request.query
-    admin = dashboard.admin.partial()
-    progress, connected, settings = await asyncio.gather(
-        admin.progress(name), admin.members(name), admin.group_settings(name)
+    """With the stack of one member, if it is wanted."""
+    subject = subject_of(request, "group")
+    name, admin, details = subject.name, subject.admin, subject.details
+    progress, connected, settings, waiting = await asyncio.gather(
+        admin.progress(name),
+        admin.members(name),
+        admin.group_settings(name),
+        admin.waiting_messages(),
     )
-    infos = await admin.running_infos(name, with_stacks=has_stacks)
-    members = [
-        _member(each.client_id, each.address, each.language, each.version, infos)
-        for each in connected.connections
-    ]
-    reported = {each.client_id: each.info for each in members if each.info is not None}
-    waiting = await admin.waiting_messages()
-    snapshot = dashboard.poller.snapshot
-    dead = None if snapshot is None else snapshot.dead.get(name)
-    details = None if snapshot is None else snapshot.group_details.get(name)
+    infos = await _infos(admin, name, request.query.get("stack"))
+    members = members_of(connected.connections, infos)
+    reported = {each.client.client_id: each.info for each in members if each.info is not None}
+    dead = None if subject.snapshot is None else subject.snapshot.dead.get(name)
     return page(
         request,
         "group.html",
@@ -127,7 +103,7 @@ async def group(request: web.Request) -> web.Response:
         progress=progress,
         connected=connected,
         members=members,
-        owners={each.queue: owners_of(members, each) for each in progress.queues},
+        matrix=matrix_of(progress.queues, members, connected.message_model),
         mismatches=[each.text for each in of_members(name, reported)],
         settings=settings,
         is_paused=is_paused(settings),
@@ -139,21 +115,20 @@ async def group(request: web.Request) -> web.Response:
             {each.queue.topic for each in progress.queues if not each.queue.topic.startswith("%")}
         ),
         missing=admin.missing,
-        has_stacks=has_stacks,
     )
 
 
-def _member(
-    client_id: str,
-    address: str | None,
-    language: str | None,
-    version: int,
-    infos: Mapping[str, MemberInfo | MemberSilent],
-) -> Member:
-    found = infos.get(client_id)
-    info = found if isinstance(found, MemberInfo) else None
-    silent = found.reason if isinstance(found, MemberSilent) else None
-    return Member(client_id, address, language, version, info, silent)
+async def _infos(
+    admin: AsyncAdmin, name: str, with_stack_of: str | None
+) -> dict[str, MemberInfo | MemberSilent]:
+    """What members report; a stack costs its member a moment, so only one is asked for it."""
+    infos = await admin.running_infos(name)
+    if with_stack_of in infos:
+        try:
+            infos[with_stack_of] = await admin.running_info(name, with_stack_of, with_stacks=True)
+        except ClientError as error:
+            infos[with_stack_of] = MemberSilent(str(error))
+    return infos
 
 
 async def preview_reset(request: web.Request) -> web.Response:
@@ -180,20 +155,17 @@ def target_of(to: str, moment: str, offset: str) -> ResetTarget:
         case "offset" if offset.isascii() and offset.isdigit() and len(offset) < 19:
             return int(offset)
         case "time":
-            try:
-                found = datetime.fromisoformat(moment)
-            except ValueError:
-                raise BadInput(f"{moment!r} is not a time such as 2026-11-15T20:16") from None
-            return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+            if (found := moment_of_field(moment)) is not None:
+                return found
     raise BadInput("a reset goes to the first or last message, to a time, or to an offset")
 
 
 async def apply_reset(request: web.Request) -> web.Response:
     admin, name = request.app[DASHBOARD].admin, request.match_info["group"]
-    plan = request[SESSION].plans.take(await field(request, "plan"))
+    plan = await taken_plan(request, ResetPlan)
 
     async def act() -> str:
-        if not isinstance(plan, ResetPlan) or plan.group != name:
+        if plan is None or plan.group != name:
             raise BadInput("the preview is too old: make a new one")
         await admin.apply_reset(plan)
         return (
@@ -204,8 +176,8 @@ async def apply_reset(request: web.Request) -> web.Response:
     return await change(request, f"reset group {name}: {_plan_text(plan)}", act, _place(name))
 
 
-def _plan_text(plan: object) -> str:
-    if not isinstance(plan, ResetPlan):
+def _plan_text(plan: ResetPlan | None) -> str:
+    if plan is None:
         return "no plan"
     targets = ", ".join(
         f"{each.queue.broker_name}:{each.queue.queue_id}={each.target}" for each in plan.moves

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from aiohttp import web
@@ -14,7 +14,7 @@ from roquet.client.admin.message_texts import body_text, stored_body
 from roquet.client.admin.messages import TraceEvent
 from roquet.client.received import ReceivedMessage
 from roquet.dashboard.bodies import shown_body
-from roquet.dashboard.errors import BadInput
+from roquet.dashboard.pages.changes import moment_of_field
 from roquet.dashboard.pages.rendering import DASHBOARD, link, page
 
 MESSAGE_COUNT_MAX: Final = 100
@@ -86,17 +86,6 @@ def story_of(
         for each in deliveries.groups
     ]
     return steps
-
-
-def moment_of_field(text: str) -> datetime | None:
-    """In UTC unless it has a zone; None for a blank. Raises BadInput."""
-    if not text.strip():
-        return None
-    try:
-        found = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise BadInput(f"{text!r} is not a time such as 2026-11-15T20:16") from None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
 
 async def messages(request: web.Request) -> web.Response:

@@ -21,7 +21,9 @@ from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.arguments import utc
 from roquet.clock import SystemClock
 from roquet.dashboard.audit import Audit
+from roquet.dashboard.pipelines import LakeWatch
 from roquet.dashboard.polling import Poller
+from roquet.dashboard.snapshot import GroupDetails, Snapshot, TopicSample
 from roquet.dashboard.translations import LANGUAGES, translation
 from roquet.dashboard.web.guard import SESSION, Guard
 from roquet.time_spans import span_text
@@ -43,6 +45,7 @@ NAVIGATION: Final = (
     ("/messages", "Messages"),
     ("/dead-letters", "Dead letters"),
     ("/waiting", "Waiting"),
+    ("/pipelines", "Pipelines"),
     ("/brokers", "Brokers"),
     ("/audit", "Audit"),
 )
@@ -56,10 +59,38 @@ class Dashboard:
     poller: Poller
     guard: Guard
     audit: Audit
+    lakes: LakeWatch
     environment: Environment
 
 
 DASHBOARD: Final = web.AppKey("dashboard", Dashboard)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a page about one topic or group works with.
+
+    It is asked for now, because one looks at it now; the last poll knows its rates.
+    """
+
+    name: str
+    admin: AsyncAdmin
+    snapshot: Snapshot | None
+
+    @property
+    def sample(self) -> TopicSample | None:
+        return None if self.snapshot is None else self.snapshot.topic_samples.get(self.name)
+
+    @property
+    def details(self) -> GroupDetails | None:
+        return None if self.snapshot is None else self.snapshot.group_details.get(self.name)
+
+
+def subject_of(request: web.Request, part: str) -> Subject:
+    """`part` is that of the address with its name."""
+    dashboard = request.app[DASHBOARD]
+    admin = dashboard.admin.partial()
+    return Subject(request.match_info[part], admin, dashboard.poller.snapshot)
 
 
 def new_environment() -> Environment:

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from aiohttp import web
@@ -13,7 +13,7 @@ from roquet.client.admin.topics import QueueStatistics, TopicSettings
 from roquet.client.errors import RequestRefused
 from roquet.dashboard.errors import BadInput
 from roquet.dashboard.pages.changes import change, field, flag, number
-from roquet.dashboard.pages.rendering import DASHBOARD, Listing, link, page
+from roquet.dashboard.pages.rendering import DASHBOARD, Listing, link, page, subject_of
 from roquet.dashboard.pages.sharing import shared
 from roquet.dashboard.snapshot import Snapshot
 from roquet.protocol.codes import Permission
@@ -114,10 +114,8 @@ async def topics(request: web.Request) -> web.Response:
 
 
 async def topic(request: web.Request) -> web.Response:
-    """Asked for now, because one looks at it now."""
-    dashboard = request.app[DASHBOARD]
-    name = request.match_info["topic"]
-    admin = dashboard.admin.partial()
+    subject = subject_of(request, "topic")
+    name, admin, sample = subject.name, subject.admin, subject.sample
     statistics, settings, groups = await asyncio.gather(
         admin.topic_statistics(name), admin.topic_settings(name), admin.topic_groups(name)
     )
@@ -125,9 +123,6 @@ async def topic(request: web.Request) -> web.Response:
         producers = await admin.producers(topic=name)
     except RequestRefused:
         producers = None  # Brokers before 4.9.5 cannot be asked.
-    snapshot = dashboard.poller.snapshot
-    sample = None if snapshot is None else snapshot.topic_samples.get(name)
-    ages = [each.last_stored for each in statistics.queues if each.last_stored is not None]
     return page(
         request,
         "topic.html",
@@ -136,7 +131,6 @@ async def topic(request: web.Request) -> web.Response:
         settings=settings,
         kind=kind_of(list(settings.values())),
         rate=None if sample is None else sample.rate,
-        spread=max(ages) - min(ages) if ages else timedelta(),
         skewed={each.queue for each in skewed(statistics.queues)},
         groups=groups,
         producers=producers,

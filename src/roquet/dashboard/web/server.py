@@ -15,9 +15,18 @@ from roquet.client.errors import ClientError, GroupNotFound, MessageNotFound, To
 from roquet.clock import SystemClock
 from roquet.dashboard.audit import Audit
 from roquet.dashboard.errors import BadInput, LoginRequired
-from roquet.dashboard.pages import dead_letters, groups, messages, overview, servers, topics
+from roquet.dashboard.pages import (
+    dead_letters,
+    groups,
+    messages,
+    overview,
+    pipelines,
+    servers,
+    topics,
+)
 from roquet.dashboard.pages.rendering import DASHBOARD, Dashboard, new_environment, page
 from roquet.dashboard.pages.sharing import SHARED_PAGES, SharedPages
+from roquet.dashboard.pipelines import LakeReader, LakeWatch
 from roquet.dashboard.polling import POLL_S, Poller
 from roquet.dashboard.web import streams
 from roquet.dashboard.web.guard import (
@@ -51,6 +60,7 @@ class DashboardConfig:
     allows_changes: bool = False
     password_file: Path | None = None
     poll_s: float = POLL_S
+    lakes: tuple[LakeReader, ...] = ()
 
 
 @asynccontextmanager
@@ -60,7 +70,8 @@ async def serve_dashboard(config: DashboardConfig) -> AsyncIterator[Address]:
     guard = Guard(clock, config.place.ip, login_of(config), allows_changes=config.allows_changes)
     async with AsyncAdmin(config.name_server, **config.options) as admin:
         poller = Poller(admin, config.poll_s)
-        app = _new_app(Dashboard(admin, poller, guard, Audit(clock), new_environment()))
+        lakes = LakeWatch(config.lakes)
+        app = _new_app(Dashboard(admin, poller, guard, Audit(clock), lakes, new_environment()))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
         await runner.setup()
         try:
@@ -69,6 +80,8 @@ async def serve_dashboard(config: DashboardConfig) -> AsyncIterator[Address]:
             async with Services("dashboard") as services:
                 services.run("poll", poller.poll_forever, on_failure=OnFailure.RESTART)
                 services.run("examine", poller.examine_forever, on_failure=OnFailure.RESTART)
+                if config.lakes:
+                    services.run("lakes", lakes.read_forever, on_failure=OnFailure.RESTART)
                 host, port, *_ = runner.addresses[0]
                 yield Address(str(host), int(port))
         finally:
@@ -102,7 +115,7 @@ def _new_app(dashboard: Dashboard) -> web.Application:
         ]
     )
     streams.define(app)
-    for module in (overview, topics, groups, messages, dead_letters, servers):
+    for module in (overview, topics, groups, messages, dead_letters, pipelines, servers):
         app.add_routes(module.ROUTES)
     return app
 

@@ -8,7 +8,8 @@ from roquet.client.admin.deliveries import Deliveries, DeliveryState, GroupDeliv
 from roquet.client.admin.messages import TraceEvent
 from roquet.client.producer.producer import AsyncProducer
 from roquet.dashboard.errors import BadInput
-from roquet.dashboard.pages.messages import moment_of_field, story_of
+from roquet.dashboard.pages.changes import moment_of_field
+from roquet.dashboard.pages.messages import story_of
 from roquet.dashboard.pages.servers import setting_rows
 from roquet.protocol.messages.message import Message
 from roquet.testing.cluster import Cluster
