@@ -11,12 +11,14 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from roquet.client.blocking.consumers import PushConsumer
 from roquet.client.blocking.producer import Producer
+from roquet.client.blocking.reader import TopicReader
 from roquet.client.group.start_offset import StartFrom
 from roquet.client.push.outcome import DeadLetter
 from roquet.client.received import ReceivedMessage
 from roquet.protocol.messages.message import Message
 from roquet.testing.blocking import BlockingCluster
 from tests.support.our_dashboard import OurDashboard
+from tests.support.written_lakes import new_lake, piece, publish
 
 CHROMIUM = shutil.which("chromium")
 HOSTILE = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
@@ -60,6 +62,9 @@ def cluster() -> Iterator[BlockingCluster]:
             consumer.subscribe("orders")
             with consumer:
                 running.consumed(group, allow_dead_letters=True)
+        # As a Spark query does.
+        with TopicReader(running.name_server) as reader:
+            reader.commit("report", dict.fromkeys(reader.queues("orders"), 1))
         yield running
 
 
@@ -68,7 +73,10 @@ def served(
     cluster: BlockingCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OurDashboard]:
     directory = tmp_path_factory.mktemp("dashboard")
-    with OurDashboard(directory, cluster.name_server, "--allow-changes") as running:
+    lake = tmp_path_factory.mktemp("lakes") / "orders"
+    publish(new_lake(lake), piece("orders", 0, 0, 1))
+    words = ("--allow-changes", "--lake", str(lake), "--lake", str(lake.with_name("missing")))
+    with OurDashboard(directory, cluster.name_server, *words) as running:
         yield running
 
 

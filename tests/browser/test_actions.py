@@ -1,15 +1,23 @@
 """Actions in a real browser really act; and a broker that is gone does not blank a page."""
 
+import time
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from roquet.client.blocking.admin import Admin
+from roquet.client.blocking.producer import Producer
+from roquet.client.blocking.reader import TopicReader
+from roquet.dashboard.prometheus import step_of
+from roquet.protocol.messages.message import Message
 from roquet.testing.blocking import BlockingCluster
 from tests.support.apache import ApacheCluster
+from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
+from tests.support.our_cluster import OurCluster
 from tests.support.our_dashboard import OurDashboard
+from tests.support.real_prometheus import RealPrometheus, needs_prometheus
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -95,11 +103,49 @@ def test_without_name_servers_pages_show_what_was_known(
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
+@needs_prometheus
+@pytest.mark.full("waits for scrapes of a real Prometheus; its answers are covered by unit tests")
+def test_charts_show_what_a_real_prometheus_has_from_before(tmp_path: Path, page: Page) -> None:
+    rules = tmp_path / "rules.yml"
+    rules.write_text("groups: []")
+    with OurCluster(tmp_path / "cluster", "--http", "0") as cluster:
+        target = cluster.ready_line.strip().rpartition(" http=")[2]
+        with Producer(cluster.name_server, "shop") as producer:
+            producer.send(Message("orders", b"one coffee"))
+        with TopicReader(cluster.name_server) as reader:
+            reader.commit("report", dict.fromkeys(reader.queues("orders"), 0))
+        with RealPrometheus(tmp_path, target, rules) as prometheus:
+            lag = "rocketmq_consumer_lag_messages"
+            wait_until(lambda: 1 in prometheus.values(lag))
+            # Charts have points of whole steps.
+            step_s = step_of(600.0)
+            started_s = time.time()
+            wait_until(lambda: time.time() // step_s > started_s // step_s + 1)
+            words = ("--prometheus", f"http://{prometheus.address}")
+            with OurDashboard(tmp_path / "ours", cluster.name_server, *words) as served:
+                page.goto(f"{served.base}/groups/report")
+                page.get_by_role("button", name="10m").first.click()
+                expect(page.locator(".chart canvas").first).to_be_visible()
+                expect(page.locator(".chart .problem").first).to_be_hidden()
+                chart = page.request.get(f"{served.base}/charts/group?name=report&what=lag&span=7d")
+                times, values = chart.json()["points"]
+                assert times[0] < started_s + 2 * step_of(7 * 86400.0)
+                assert max(filter(None, values)) == 1
+                chart = page.request.get(
+                    f"{served.base}/charts/group?name=report&what=lag&span=10m"
+                )
+                assert chart.json()["points"][0][0] < started_s + 2 * step_s
+                assert chart.json()["problem"] is None
+
+
 @pytest.mark.java
 @pytest.mark.full("starts a JVM; other pages are covered with our brokers")
-def test_pages_of_an_apache_cluster_say_what_is_not_known(tmp_path: Path, page: Page) -> None:
+@pytest.mark.parametrize("version", list(ApacheVersion))
+def test_pages_of_an_apache_cluster_say_what_is_not_known(
+    tmp_path: Path, page: Page, version: ApacheVersion
+) -> None:
     with (
-        ApacheCluster(ApacheVersion.V4_9_7, tmp_path / "apache") as apache,
+        ApacheCluster(version, tmp_path / "apache") as apache,
         OurDashboard(tmp_path / "ours", apache.name_server.address, "--allow-changes") as served,
     ):
         page.goto(f"{served.base}/topics")
@@ -115,7 +161,7 @@ def test_pages_of_an_apache_cluster_say_what_is_not_known(tmp_path: Path, page: 
         expect(page.locator("tbody tr")).to_have_count(1)
         page.locator("tbody a").click()
         expect(page.locator(".story")).to_contain_text("stored")
-        for path in ("/", "/topics", "/groups", "/brokers"):
+        for path in ("/", "/topics", "/topics/orders", "/groups", "/brokers", "/pipelines"):
             page.goto(served.base + path)
             expect(page.locator("h1")).to_be_visible()
         page.goto(f"{served.base}/waiting")

@@ -1,6 +1,7 @@
 """Every page in a real browser: shown, readable, harmless, and following the cluster."""
 
 import os
+import threading
 from pathlib import Path
 from typing import Literal
 
@@ -8,6 +9,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from roquet.client.blocking.admin import Admin
+from roquet.client.blocking.consumers import PushConsumer
+from roquet.client.group.start_offset import StartFrom
+from roquet.client.received import ReceivedMessage
 from roquet.testing.blocking import BlockingCluster
 from tests.support.our_dashboard import OurDashboard
 
@@ -18,7 +22,7 @@ Theme = Literal["light", "dark"]
 
 PAGES = (
     *("/", "/topics", "/topics/orders", "/groups", "/groups/billing", "/messages?topic=orders"),
-    *("/dead-letters", "/dead-letters/billing", "/waiting", "/brokers", "/audit"),
+    *("/dead-letters", "/dead-letters/billing", "/waiting", "/pipelines", "/brokers", "/audit"),
 )
 AXE = Path(__file__).with_name("axe.min.js")
 PICTURES = Path(__file__).parents[2] / "docs/pictures"
@@ -90,6 +94,34 @@ def test_hostile_bodies_and_keys_are_shown_and_never_run(served: OurDashboard, p
     assert "<script>window.hacked" in shown
     assert "right \N{MATHEMATICAL LEFT ANGLE BRACKET}202E" in shown
     assert "Only the beginning is shown." in shown
+
+
+def test_queues_and_members_are_a_matrix_and_one_stack_is_shown(
+    served: OurDashboard, cluster: BlockingCluster, page: Page
+) -> None:
+    def hold(_message: ReceivedMessage) -> None:
+        is_over.wait(60)
+
+    is_over = threading.Event()
+    consumer = PushConsumer(cluster.name_server, "archive", hold, start_from=StartFrom.FIRST)
+    consumer.subscribe("orders")
+    with consumer:
+        try:
+            page.goto(f"{served.base}/groups/archive")
+            expect(page.locator(".matrix .held").first).to_be_visible()
+            expect(page.locator("tr#member-1")).to_contain_text("since")
+            page.get_by_role("link", name="Stack 1").click()
+            expect(page.locator("tr#member-1 + tr pre")).to_contain_text("is_over.wait")
+        finally:
+            is_over.set()
+
+
+def test_queries_and_lakes_are_shown_with_what_is_left(served: OurDashboard, page: Page) -> None:
+    page.goto(f"{served.base}/pipelines")
+    expect(page.get_by_role("link", name="report")).to_be_visible()
+    lake, missing = page.locator("section.card").all()
+    expect(lake).to_contain_text("2026")
+    expect(missing.get_by_role("alert")).to_contain_text("no lake in")
 
 
 def test_the_theme_and_the_language_are_remembered(served: OurDashboard, page: Page) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aiohttp
 
+from roquet.client.admin.servers import AdminOptions
 from roquet.dashboard.web.server import DashboardConfig, serve_dashboard
 from roquet.protocol.host import Address
 
@@ -60,14 +61,17 @@ async def dashboard(
     allows_changes: bool = False,
     password_file: Path | None = None,
     host: str = "127.0.0.1",
+    prometheus: str | None = None,
+    options: AdminOptions | None = None,
 ) -> AsyncIterator[Visitor]:
     config = DashboardConfig(
         place=Address(host, 0),
         name_server=name_server,
-        options={"timeout_s": 2.0},
+        options={"timeout_s": 2.0, **(options or {})},
         allows_changes=allows_changes,
         password_file=password_file,
         poll_s=POLL_S,
+        prometheus=prometheus,
     )
     async with (
         serve_dashboard(config) as place,

@@ -72,6 +72,12 @@ def define(parser: ArgumentParser) -> None:
         " 5s.",
     )
     parser.add_argument(
+        "--prometheus",
+        metavar="URL",
+        help="A Prometheus that scrapes the brokers, such as http://127.0.0.1:9090: charts reach"
+        " further back than the day in memory.",
+    )
+    parser.add_argument(
         "--lake",
         action="append",
         default=[],
@@ -114,6 +120,7 @@ async def _serve(given: Namespace, access: Access) -> None:
         password_file=given.password_file,
         poll_s=given.interval.total_seconds(),
         lakes=tuple(map(_LocalLake, given.lake)),
+        prometheus=given.prometheus,
     )
     with stop_signals() as stop:
         async with serve_dashboard(config) as place:

@@ -23,6 +23,7 @@ _CHINESE: Final[Mapping[str, str]] = {
     "Shown is what was known at": "显示的是此时的数据：",
     "Without": "缺少",
     "Span": "时间范围",
+    "Prometheus, for what is not in memory": "Prometheus（内存中没有的数据）",
     "Nothing is known of the cluster yet.": "还没有集群的数据。",
     "Asking the cluster for the first time …": "正在首次查询集群……",
     "Pages of the table": "表格分页",

@@ -23,6 +23,7 @@ from roquet.clock import SystemClock
 from roquet.dashboard.audit import Audit
 from roquet.dashboard.pipelines import LakeWatch
 from roquet.dashboard.polling import Poller
+from roquet.dashboard.prometheus import Prometheus
 from roquet.dashboard.snapshot import GroupDetails, Snapshot, TopicSample
 from roquet.dashboard.translations import LANGUAGES, translation
 from roquet.dashboard.web.guard import SESSION, Guard
@@ -37,6 +38,10 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _SHOWN_AS_THEY_ARE: Final = frozenset("\n\t")
 _SIZES: Final = ("B", "KB", "MB", "GB", "TB")
 
+
+# Of charts: what is in memory, and what only Prometheus remembers.
+_SPANS: Final = ("10m", "2h", "24h")
+_LONG_SPANS: Final = ("7d", "30d")
 
 NAVIGATION: Final = (
     ("/", "Overview"),
@@ -60,6 +65,8 @@ class Dashboard:
     guard: Guard
     audit: Audit
     lakes: LakeWatch
+    # What reaches further back than the history of the poller.
+    prometheus: Prometheus | None
     environment: Environment
 
 
@@ -136,6 +143,7 @@ def page(
         problem=poller.problem,
         poll_age=None if poller.snapshot is None else now - poller.snapshot.taken,
         version=poller.version,
+        spans=_SPANS + _LONG_SPANS * (dashboard.prometheus is not None),
         now=now,
         is_live=is_live,
         **values,

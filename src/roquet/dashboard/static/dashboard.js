@@ -9,6 +9,8 @@
 
   const hour = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hour12: false });
 
+  const day = new Intl.DateTimeFormat(language, { month: "2-digit", day: "2-digit" });
+
   function showTimes(root) {
     for (const each of root.querySelectorAll("time[datetime]")) {
       const exact = each.getAttribute("datetime");
@@ -30,6 +32,12 @@
     return new Intl.NumberFormat(language, { notation: "compact", maximumFractionDigits: 1 }).format(value);
   }
 
+  // Hours within a day or two, days beyond.
+  function timesOfAxis(times) {
+    const form = times.length && times[times.length - 1] - times[0] > 2 * 86400 ? day : hour;
+    return times.map((each) => form.format(each * 1000));
+  }
+
   function drawn(chart, points) {
     const place = chart.querySelector(".plot");
     const old = plots.get(chart);
@@ -47,7 +55,7 @@
         fill: index === 0 ? lines[index] + "22" : undefined,
         value: (_, value) => shortNumber(value),
       }))],
-      axes: [{ ...axis, values: (_, times) => times.map((each) => hour.format(each * 1000)) }, { ...axis, size: 52, values: (_, values) => values.map(shortNumber) }],
+      axes: [{ ...axis, values: (_, times) => timesOfAxis(times) }, { ...axis, size: 52, values: (_, values) => values.map(shortNumber) }],
       scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
     }, points, place));
   }
@@ -55,7 +63,13 @@
   async function refresh(chart) {
     const pressed = chart.querySelector("[aria-pressed=true]");
     const answer = await fetch(`${chart.dataset.chart}&span=${pressed.dataset.span}`);
-    if (answer.ok && chart.isConnected) drawn(chart, await answer.json());
+    if (!answer.ok) return;
+    const { points, problem } = await answer.json();
+    if (!chart.isConnected) return;
+    drawn(chart, points);
+    const note = chart.querySelector(".problem");
+    note.hidden = problem === null;
+    note.textContent = problem === null ? "" : `${note.dataset.label}: ${problem}`;
   }
 
   function refreshCharts() {

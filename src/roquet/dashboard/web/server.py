@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from aiohttp import web
+from aiohttp import ClientSession, web
 
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.servers import AdminOptions
@@ -28,6 +28,7 @@ from roquet.dashboard.pages.rendering import DASHBOARD, Dashboard, new_environme
 from roquet.dashboard.pages.sharing import SHARED_PAGES, SharedPages
 from roquet.dashboard.pipelines import LakeReader, LakeWatch
 from roquet.dashboard.polling import POLL_S, Poller
+from roquet.dashboard.prometheus import Prometheus
 from roquet.dashboard.web import streams
 from roquet.dashboard.web.guard import (
     LOGIN_PATH,
@@ -61,17 +62,23 @@ class DashboardConfig:
     password_file: Path | None = None
     poll_s: float = POLL_S
     lakes: tuple[LakeReader, ...] = ()
+    prometheus: str | None = None
 
 
 @asynccontextmanager
 async def serve_dashboard(config: DashboardConfig) -> AsyncIterator[Address]:
-    """Yields where it listens. Raises LoginRequired, BadPasswordFile and OSError."""
+    """Yields where it listens. Raises LoginRequired, BadPasswordFile, BadInput and OSError."""
     clock = SystemClock()
     guard = Guard(clock, config.place.ip, login_of(config), allows_changes=config.allows_changes)
-    async with AsyncAdmin(config.name_server, **config.options) as admin:
+    async with (
+        AsyncAdmin(config.name_server, **config.options) as admin,
+        _prometheus(config.prometheus) as prometheus,
+    ):
         poller = Poller(admin, config.poll_s)
         lakes = LakeWatch(config.lakes)
-        app = _new_app(Dashboard(admin, poller, guard, Audit(clock), lakes, new_environment()))
+        app = _new_app(
+            Dashboard(admin, poller, guard, Audit(clock), lakes, prometheus, new_environment())
+        )
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
         await runner.setup()
         try:
@@ -87,6 +94,20 @@ async def serve_dashboard(config: DashboardConfig) -> AsyncIterator[Address]:
         finally:
             poller.stop()
             await runner.cleanup()
+
+
+@asynccontextmanager
+async def _prometheus(address: str | None) -> AsyncIterator[Prometheus | None]:
+    """Raises BadInput."""
+    if address is None:
+        yield None
+        return
+    async with ClientSession() as session:
+        prometheus = Prometheus(address, session)
+        try:
+            yield prometheus
+        finally:
+            await prometheus.close()
 
 
 def login_of(config: DashboardConfig) -> Login | None:

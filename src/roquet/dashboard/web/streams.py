@@ -10,11 +10,13 @@ from roquet.clock import SystemClock
 from roquet.dashboard.errors import BadInput
 from roquet.dashboard.history import SeriesKey
 from roquet.dashboard.pages.rendering import DASHBOARD
+from roquet.dashboard.prometheus import Answer, step_of
 
 VIEWER_COUNT_MAX: Final = 500
 # A proxy on the way would close a silent connection.
 _KEEP_ALIVE_S: Final = 15.0
-_SPAN_S: Final = {"10m": 600.0, "2h": 7200.0, "24h": 86400.0}
+_DAY_S: Final = 86400.0
+_SPAN_S: Final = {"10m": 600.0, "2h": 7200.0, "24h": _DAY_S, "7d": 7 * _DAY_S, "30d": 30 * _DAY_S}
 _KINDS: Final = {
     "cluster": ("put", "get", "lag"),
     "broker": ("put", "get", "disk"),
@@ -58,17 +60,38 @@ async def _send_events(request: web.Request, response: web.StreamResponse) -> No
 
 
 async def chart(request: web.Request) -> web.Response:
-    """Times, and one list of values for each of `what`. Raises BadInput."""
+    """Times, and one list of values for each of `what`; and a problem, if there is one.
+
+    Raises BadInput.
+    """
     kind, name = request.match_info["kind"], request.query.get("name", "")
     wanted = request.query.get("what", "").split(",")
     span = request.query.get("span", "2h")
     if span not in _SPAN_S or not set(wanted) <= set(_KINDS.get(kind, ())):
         raise BadInput(f"no such chart: {request.path_qs}")
-    since_s = utc(SystemClock().now_ms()).timestamp() - _SPAN_S[span]
-    history = request.app[DASHBOARD].poller.history
-    series = [dict(history.points(SeriesKey(kind, name, what), since_s)) for what in wanted]
+    keys = [SeriesKey(kind, name, what) for what in wanted]
+    answers = await asyncio.gather(*(_points(request, key, _SPAN_S[span]) for key in keys))
+    series = [dict(each.points) for each in answers]
     times = sorted({time_s for each in series for time_s in each})
-    return web.json_response([times, *([each.get(time_s) for time_s in times] for each in series)])
+    values = ([each.get(time_s) for time_s in times] for each in series)
+    problem = next((each.problem for each in answers if each.problem is not None), None)
+    return web.json_response({"points": [times, *values], "problem": problem})
+
+
+async def _points(request: web.Request, key: SeriesKey, span_s: float) -> Answer:
+    """What is in memory, and before it what Prometheus has, if there is one."""
+    dashboard = request.app[DASHBOARD]
+    now_s = utc(SystemClock().now_ms()).timestamp()
+    since_s = now_s - span_s
+    known = dashboard.poller.history.points(key, since_s)
+    first_s = known[0].time_s if known else now_s
+    if dashboard.prometheus is None or first_s - since_s < step_of(span_s):
+        return Answer(tuple(known))
+    snapshot = dashboard.poller.snapshot
+    clusters = () if snapshot is None else {each.cluster for each in snapshot.brokers}
+    found = await dashboard.prometheus.points(key, clusters, span_s, now_s)
+    earlier = tuple(each for each in found.points if each.time_s < first_s)
+    return Answer(earlier + tuple(known), found.problem)
 
 
 def define(app: web.Application) -> None:
