@@ -429,8 +429,11 @@ def test_java_and_we_share_a_group_without_gaps_and_overlaps(
         assert Counter(java_got + inbox.bodies) == Counter(sent)
     wait_until(lambda: len(ours.queues()) == 4, PATIENT_S)
     later = send(producer, topic, 8, 40)
-    inbox.wait_for(28)
-    assert Counter(java_got + inbox.bodies) == Counter(sent + later)
+    wait_until(lambda: set(java_got + inbox.bodies) == {*sent, *later}, PATIENT_S)
+    # What its listener had last, a Java member may not have committed when it ends.
+    again = Counter(java_got + inbox.bodies) - Counter(sent + later)
+    assert again.keys() <= set(java_got)
+    assert max(Counter(inbox.bodies).values()) == 1
 
 
 def test_what_we_send_back_a_java_member_gets(
@@ -449,7 +452,8 @@ def test_what_we_send_back_a_java_member_gets(
     wait_until(lambda: consumer.statistics().topics[topic].failed_count, PATIENT_S)
     consumer.close()
     with JavaPushConsumer(java, server.name_server, group, Subscription(topic)) as theirs:
-        (received,) = theirs.received(1)
+        # It may have to wait for its next look at routes, after half a minute.
+        (received,) = theirs.received(1, wait_s=PATIENT_S)
     assert (received.body, received.topic, received.reconsume_times) == (b"x", topic, 1)
 
 
