@@ -124,6 +124,36 @@ def test_queries_and_lakes_are_shown_with_what_is_left(served: OurDashboard, pag
     expect(missing.get_by_role("alert")).to_contain_text("no lake in")
 
 
+def test_a_json_body_is_searched_and_its_branches_fold(served: OurDashboard, page: Page) -> None:
+    page.goto(f"{served.base}/messages?topic=orders&key=order-0")
+    page.locator("td.mono a").first.click()
+    tree = page.locator("#body-tree")
+    page.get_by_label("Search in the body").fill("2")
+    expect(tree.locator(".hit:visible")).to_have_count(3)
+    page.get_by_label("Search in the body").fill("customer")
+    expect(tree.locator(".hit:visible")).to_have_count(1)
+    expect(tree.locator("p:visible")).to_have_count(1)
+    page.get_by_label("Search in the body").fill("")
+    page.get_by_role("button", name="Fold all", exact=True).click()
+    expect(tree.locator("p:visible")).to_have_count(1)
+    page.get_by_role("button", name="Unfold all").click()
+    expect(tree.locator("p:visible")).to_have_count(3)
+
+
+def test_times_of_forms_are_in_the_zone_of_the_reader(
+    served: OurDashboard, browser: Browser
+) -> None:
+    context = browser.new_context(timezone_id="Asia/Shanghai", locale="en-GB")
+    page = context.new_page()
+    page.goto(f"{served.base}/messages?topic=orders&from=2026-01-01T20:00")
+    expect(page.locator("input[name=from]")).to_have_value("2026-01-02T04:00")
+    page.locator("input[name=to]").fill("2026-01-02T05:00")
+    page.get_by_role("button", name="Search").click()
+    page.wait_for_url("**to=2026-01-01T21%3A00%3A00.000Z**")
+    expect(page.locator("input[name=to]")).to_have_value("2026-01-02T05:00")
+    context.close()
+
+
 def test_the_theme_and_the_language_are_remembered(served: OurDashboard, page: Page) -> None:
     page.goto(served.base)
     page.get_by_role("button", name="Theme").click()

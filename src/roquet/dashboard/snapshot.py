@@ -1,8 +1,8 @@
 """The cluster as one poll has found it.
 
-What one request to each broker answers is asked for with every poll. Statistics of a topic, and
-time lag and members of a group, take requests of their own: they are asked for in turn, a part of
-them with every poll, so that the cost of a poll does not grow with the cluster.
+What one request to each broker answers is asked for with every poll. Statistics of a topic, its age
+and its size, and time lag and members of a group, take requests of their own: they are asked for in
+turn, a part of them with every poll, so that the cost of a poll does not grow with the cluster.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from roquet.client.admin.groups import GroupMembers, GroupSettings
 from roquet.client.admin.missing import LostBroker, MissingBroker
 from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.rates import ends_of, rate_between, taken_by
-from roquet.client.admin.topics import TopicSettings, TopicStatistics
+from roquet.client.admin.topics import QueueStatistics, TopicSettings, TopicStatistics
 from roquet.client.admin.waiting import WaitingMessages
 from roquet.client.arguments import utc
 from roquet.client.errors import GroupNotFound, RequestRefused, TopicNotFound
@@ -27,8 +27,10 @@ T = TypeVar("T")
 
 # Asked for with each poll, at most, and at the same time.
 TOPICS_AT_A_TIME: Final = 200
+EXTENTS_AT_A_TIME: Final = 20
 GROUPS_AT_A_TIME: Final = 40
 _AT_ONCE: Final = 8
+_SIZES_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,17 @@ class TopicSample:
     statistics: TopicStatistics
     # Messages a second since the sample before; None if there was none.
     rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicExtent:
+    """What changes slowly, and is asked for rarely."""
+
+    time_s: float
+    # When the oldest message was stored; None without messages.
+    oldest: datetime | None
+    # Of a record in the log, by a sample of them: brokers do not report the size of a topic.
+    mean_size: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +78,7 @@ class Snapshot:
     waiting: WaitingMessages = field(default_factory=WaitingMessages)
     dead: Mapping[str, TopicStatistics] = field(default_factory=dict)
     topic_samples: Mapping[str, TopicSample] = field(default_factory=dict)
+    topic_extents: Mapping[str, TopicExtent] = field(default_factory=dict)
     group_details: Mapping[str, GroupDetails] = field(default_factory=dict)
     # Brokers that it is without.
     missing: tuple[MissingBroker, ...] = ()
@@ -91,6 +105,20 @@ class Snapshot:
         progress = self.progress_of(group)
         return None if progress is None else progress.lag
 
+    def oldest_of(self, topic: str) -> datetime | None:
+        extent = self.topic_extents.get(topic)
+        return None if extent is None else extent.oldest
+
+    def size_of(self, topic: str) -> int | None:
+        """About the bytes that its messages take in the logs; None if it is not known."""
+        extent, sample = self.topic_extents.get(topic), self.topic_samples.get(topic)
+        if extent is None or sample is None:
+            return None
+        count = sample.statistics.message_count
+        if not count:
+            return 0
+        return None if extent.mean_size is None else round(extent.mean_size * count)
+
     def groups_of(self, topic: str) -> list[str]:
         """The groups that read a topic, or have read it."""
         return [
@@ -114,6 +142,7 @@ async def take_snapshot(admin: AsyncAdmin, before: Snapshot | None) -> Snapshot:
     progress, waiting, dead = await asyncio.gather(
         admin.all_progress(), admin.waiting_messages(), admin.dead_letter_counts()
     )
+    samples = await _topic_samples(admin, list(topics), before)
     time_s = asyncio.get_running_loop().time()
     return Snapshot(
         utc(SystemClock().now_ms()),
@@ -126,7 +155,8 @@ async def take_snapshot(admin: AsyncAdmin, before: Snapshot | None) -> Snapshot:
         {each.group: each for each in progress if each.group in names},
         waiting,
         dead,
-        await _topic_samples(admin, list(topics), before),
+        samples,
+        await _topic_extents(admin, samples, before),
         await _group_details(admin, names, before),
         admin.missing,
     )
@@ -150,6 +180,34 @@ async def _topic_samples(
     fresh = await _each(turn[:TOPICS_AT_A_TIME], sample)
     kept = {name: each for name, each in known.items() if name in set(topics)}
     return kept | fresh
+
+
+async def _topic_extents(
+    admin: AsyncAdmin, samples: Mapping[str, TopicSample], before: Snapshot | None
+) -> dict[str, TopicExtent]:
+    known = {} if before is None else before.topic_extents
+
+    async def extent(topic: str) -> TopicExtent:
+        queues = samples[topic].statistics.queues
+        oldest = mean_size = None
+        if any(each.message_count for each in queues):
+            oldest = min((await admin.first_stored(topic)).values(), default=None)
+            mean_size = await _mean_size(admin, max(queues, key=lambda each: each.message_count))
+        return TopicExtent(asyncio.get_running_loop().time(), oldest, mean_size)
+
+    turn = next_in_turn(samples, {name: each.time_s for name, each in known.items()})
+    fresh = await _each(turn[:EXTENTS_AT_A_TIME], extent)
+    return {name: each for name, each in known.items() if name in samples} | fresh
+
+
+async def _mean_size(admin: AsyncAdmin, fullest: QueueStatistics) -> float | None:
+    """Of the oldest and the newest records of a queue; entries have sizes, and no bodies."""
+    starts = {fullest.min_offset, max(fullest.min_offset, fullest.max_offset - _SIZES_AT_ONCE)}
+    found = await asyncio.gather(
+        *(admin.queue_entries(fullest.queue, each, count_max=_SIZES_AT_ONCE) for each in starts)
+    )
+    sizes = [entry.size for part in found for entry in part.entries]
+    return sum(sizes) / len(sizes) if sizes else None
 
 
 async def _group_details(

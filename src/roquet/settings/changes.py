@@ -72,6 +72,10 @@ class ChangedSettings:
                 self._table[key] = _Change(value, started_with)
         self.change_count += 1
 
+    def configured(self) -> dict[str, str]:
+        """What is configured for the options that were changed to something else."""
+        return {key: each.started_with for key, each in self._table.items()}
+
     def applied_to(self, config: C, change: Callable[[C, Mapping[str, str]], C]) -> C:
         """`config` with the changes that still apply; the others are dropped, and logged.
 

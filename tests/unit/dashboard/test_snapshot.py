@@ -34,6 +34,10 @@ async def test_a_snapshot_has_topics_groups_and_their_rates() -> None:
     assert first.topic_samples["orders"].rate is None
     assert (second.topic_samples["orders"].rate or 0) > 0
     assert second.topic_samples["orders"].statistics.message_count == 2
+    assert second.oldest_of("orders") is not None
+    # Records of a body of one byte.
+    assert 200 < (second.size_of("orders") or 0) < 1000
+    assert (second.oldest_of("nowhere"), second.size_of("nowhere")) == (None, None)
     assert len(second.group_details["billing"].members.connections) == 1
     assert second.groups_of("orders") == ["billing"]
     assert second.missing == ()

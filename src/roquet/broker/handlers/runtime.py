@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from roquet.broker.broker import Access, Broker
 from roquet.broker.handlers.answers import defer, invalid, saved
 from roquet.broker.settings.apache_keys import (
+    CHANGEABLE,
     change_config,
     changeable_texts,
     config_texts,
@@ -115,6 +116,11 @@ def get_runtime_info(broker: Broker, _request: Request[NoFields]) -> Reply:
     table["registrationConflict"] = broker.registrar.conflict or ""
     if broker.access.tls.expires_ms is not None:
         table["certificateExpires"] = str(broker.access.tls.expires_ms)
+    if broker.config.grpc_port is not None:
+        table["grpcPort"] = str(broker.config.grpc_port)
+    changeable = CHANGEABLE.difference(broker.config.locked_settings)
+    table["changeableSettings"] = ",".join(sorted(changeable))
+    table["configuredSettings"] = write_body(broker.tables.changed_settings.configured()).decode()
     table["brokerVersion"] = str(VERSION_OURS)
     table["brokerVersionDesc"] = _VERSION_NAME
     table["startAcceptSendRequestTimeStamp"] = str(broker.config.accept_sends_from_ms)

@@ -8,6 +8,8 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from msgspec.structs import replace
+
 from roquet.broker.supervisor import BrokerSupervisor
 from roquet.clock import Clock
 from roquet.protocol.host import Address
@@ -33,6 +35,8 @@ async def grpc_endpoint(
     place = Address(host, port)
     broker = supervisor.broker
     async with serve_grpc(place, broker, lambda: supervisor.serving, clock) as taken_port:
+        # For those who ask the broker where it is.
+        broker.config = replace(broker.config, grpc_port=taken_port)
         name = broker.config.broker_name
         log.info("%s serves gRPC at %s", name, place._replace(port=taken_port))
         yield taken_port

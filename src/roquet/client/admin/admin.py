@@ -168,6 +168,14 @@ class AsyncAdmin(AsyncResource):
         servers = self._servers()
         return await topic_queries.topic_statistics(servers, servers.wire_name(topic))
 
+    async def first_stored(self, topic: str) -> dict[QueueRef, datetime]:
+        """When the oldest message of each queue was stored; empty queues are left out.
+
+        Raises TopicNotFound.
+        """
+        servers = self._servers()
+        return await topic_queries.first_stored(servers, servers.wire_name(topic))
+
     async def topic_groups(self, topic: str) -> list[str]:
         """The groups that read it now or did before. Raises TopicNotFound."""
         servers = self._servers()

@@ -105,6 +105,8 @@ class BrokerInfo:
     clock_difference: timedelta | None = None
     # Of its TLS files. Only Roquet brokers report it.
     certificate_expires: datetime | None = None
+    # Of its endpoint for clients of 5.x. Only Roquet brokers report it, and have it.
+    grpc_port: int | None = None
 
     @property
     def is_master(self) -> bool:
@@ -289,6 +291,7 @@ async def _described(servers: AdminServers, broker: BrokerInfo) -> BrokerInfo:
         problem="; ".join(filter(None, map(table.get, _PROBLEM_KEYS))) or None,
         clock_difference=None if its_clock is None else its_clock - local,
         certificate_expires=certificate_expiry(table),
+        grpc_port=_whole_number(table.get("grpcPort")),
     )
 
 

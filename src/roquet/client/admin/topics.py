@@ -16,9 +16,10 @@ from roquet.client.arguments import moment_of
 from roquet.client.cluster.brokers import reply_body, reply_header
 from roquet.client.errors import BadArgument, RequestRefused, TopicNotFound
 from roquet.client.names import GROUP_PREFIXES, check_topic, is_system_name
-from roquet.client.queue_ref import QueueRef
+from roquet.client.queue_ref import QueueRef, queue_ref
 from roquet.protocol.bodies.groups import GroupList
 from roquet.protocol.bodies.name_server import TopicRoute
+from roquet.protocol.bodies.offsets import ConsumeTimeSpan, ConsumeTimeSpans
 from roquet.protocol.bodies.topics import (
     TopicConfig,
     TopicConfigTable,
@@ -28,6 +29,7 @@ from roquet.protocol.bodies.topics import (
 )
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.fields import NoFields
+from roquet.protocol.headers.groups import ConsumeTimeSpanHeader
 from roquet.protocol.headers.name_server import (
     AddWritePermissionHeader,
     AddWritePermissionReplyHeader,
@@ -48,6 +50,7 @@ from roquet.protocol.headers.topics import (
 from roquet.protocol.names import (
     ORDER_NAMESPACE,
     TEMPLATE_TOPIC,
+    TOOLS_GROUP,
     reply_topic,
 )
 
@@ -240,6 +243,23 @@ async def topic_statistics(servers: AdminServers, topic: str) -> TopicStatistics
     parts = await servers.ask_each(await servers.replicas_of(topic), statistics)
     queues = sorted((each for part in parts.values() for each in part), key=lambda each: each.queue)
     return TopicStatistics(servers.user_name(topic), tuple(queues))
+
+
+async def first_stored(servers: AdminServers, topic: str) -> dict[QueueRef, datetime]:
+    async def spans(master: Master) -> list[ConsumeTimeSpan]:
+        # Brokers answer for a group; the times of the queue itself are the same for all.
+        header = ConsumeTimeSpanHeader(topic=topic, group=TOOLS_GROUP)
+        code = RequestCode.QUERY_CONSUME_TIME_SPAN
+        reply = await servers.brokers.ask(master.address, code, header)
+        return reply_body(ConsumeTimeSpans, reply, master.broker_name).consume_time_span_set
+
+    parts = await servers.ask_each(await servers.replicas_of(topic), spans)
+    return {
+        queue_ref(each.message_queue)._replace(topic=servers.user_name(topic)): first
+        for part in parts.values()
+        for each in part
+        if (first := moment_of(each.min_time_stamp)) is not None
+    }
 
 
 async def groups_of(servers: AdminServers, topic: str) -> list[str]:

@@ -54,6 +54,7 @@ class Admin(BlockingTwin[AsyncAdmin]):
     all_topic_settings = blocking(AsyncAdmin.all_topic_settings)
     topic_route = blocking(AsyncAdmin.topic_route)
     topic_statistics = blocking(AsyncAdmin.topic_statistics)
+    first_stored = blocking(AsyncAdmin.first_stored)
     topic_groups = blocking(AsyncAdmin.topic_groups)
     forbid_writes = blocking(AsyncAdmin.forbid_writes)
     allow_writes = blocking(AsyncAdmin.allow_writes)

@@ -10,8 +10,10 @@ from aiohttp import web
 
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.deliveries import Deliveries, DeliveryState
+from roquet.client.admin.inspection import ReplicationStatus
 from roquet.client.admin.message_texts import body_text, stored_body
 from roquet.client.admin.messages import TraceEvent
+from roquet.client.errors import ClientError
 from roquet.client.received import ReceivedMessage
 from roquet.dashboard.bodies import shown_body
 from roquet.dashboard.pages.changes import moment_of_field
@@ -51,9 +53,12 @@ class StoryStep:
 
 
 def story_of(
-    message: ReceivedMessage, deliveries: Deliveries, trace: Sequence[TraceEvent]
+    message: ReceivedMessage,
+    deliveries: Deliveries,
+    trace: Sequence[TraceEvent],
+    replicated: StoryStep | None = None,
 ) -> list[StoryStep]:
-    """Sent, stored, what clients have traced in between, and what became of it in each group."""
+    """Sent, stored, replicated, what clients have traced, and what became of it in each group."""
     steps = [
         StoryStep("sent", "good", message.born, note=str(message.record.born_address)),
         StoryStep(
@@ -64,6 +69,8 @@ def story_of(
             f" offset {message.queue_offset}",
         ),
     ]
+    if replicated is not None:
+        steps.append(replicated)
     steps += [
         StoryStep(
             each.event,
@@ -86,6 +93,19 @@ def story_of(
         for each in deliveries.groups
     ]
     return steps
+
+
+def replicated_step(end: int, slave_count: int, status: ReplicationStatus | None) -> StoryStep:
+    """Whether the slaves of its broker have confirmed the log up to the end of its record."""
+    if status is None:
+        return StoryStep(
+            "replicated", note="not known: its broker does not report how far slaves are"
+        )
+    has_it = [each for each in status.slaves if each.acknowledged_offset >= end]
+    looks = "good" if len(has_it) >= slave_count else "warn"
+    names = ", ".join(filter(None, (each.address for each in has_it)))
+    note = f"{len(has_it)} of {slave_count} slaves have confirmed it"
+    return StoryStep("replicated", looks, note=f"{note}: {names}" if names else note)
 
 
 async def messages(request: web.Request) -> web.Response:
@@ -145,6 +165,7 @@ async def message(request: web.Request) -> web.Response:
     found = await admin.message(topic, message_id)
     deliveries = await admin.deliveries(found)
     trace = await admin.trace(found.message_id)
+    replicated = await _replicated(request, admin, found)
     return page(
         request,
         "message.html",
@@ -152,9 +173,27 @@ async def message(request: web.Request) -> web.Response:
         topic=topic,
         message=found,
         body=shown_body(stored_body(found), request.query.get("view")),
-        story=story_of(found, deliveries, trace),
+        story=story_of(found, deliveries, trace, replicated),
         not_asked=deliveries.not_asked,
     )
+
+
+async def _replicated(
+    request: web.Request, admin: AsyncAdmin, message: ReceivedMessage
+) -> StoryStep | None:
+    """None if its broker has no slaves, as far as the last poll knows."""
+    snapshot = request.app[DASHBOARD].poller.snapshot
+    known = () if snapshot is None else snapshot.brokers
+    brokers = [each for each in known if each.broker_name == message.queue.broker_name]
+    master = next((each for each in brokers if each.is_master), None)
+    if len(brokers) < 2 or master is None:
+        return None
+    try:
+        status = await admin.replication_status(master.address)
+    except ClientError:
+        status = None  # Brokers before 5.x cannot be asked.
+    end = message.record.physical_offset + message.size
+    return replicated_step(end, len(brokers) - 1, status)
 
 
 async def body(request: web.Request) -> web.Response:

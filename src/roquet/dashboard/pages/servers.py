@@ -1,22 +1,44 @@
-"""What waits at brokers, the brokers and their settings, accounts, and what was changed here."""
+"""What waits at brokers, the brokers and their settings, and what was changed here."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 from aiohttp import web
 
-from roquet.client.admin.cluster import BrokerAccounts, BrokerInfo
+from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.errors import ClientError
-from roquet.dashboard.pages.rendering import DASHBOARD, page
+from roquet.dashboard.errors import BadInput
+from roquet.dashboard.pages import changes
+from roquet.dashboard.pages.accounts import first_accounts
+from roquet.dashboard.pages.rendering import DASHBOARD, link, page
 from roquet.dashboard.pages.sharing import shared
 
 # Settings that every broker has for itself.
 _OWN: Final = frozenset(
-    {"brokerId", "brokerIP1", "brokerIP2", "brokerName", "brokerRole", "haListenPort", "listenPort"}
+    {
+        *("brokerId", "brokerIP1", "brokerIP2", "brokerName", "brokerRole"),
+        *("grpcPort", "haListenPort", "listenPort", "storePathCommitLog", "storePathRootDir"),
+    }
 )
 _SECRET: Final = ("secret", "password")
+# In the runtime values of Roquet brokers.
+_CHANGEABLE: Final = "changeableSettings"
+_CONFIGURED: Final = "configuredSettings"
+
+_decode_texts = msgspec.json.Decoder(dict[str, str]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """Of one broker. Only Roquet brokers report what may be changed, and what is configured."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    changeable: frozenset[str] | None = None
+    # In its file, for settings that were changed to something else while it runs.
+    configured: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +48,48 @@ class SettingRow:
     key: str
     values: Mapping[str, str]
     is_different: bool
+    # None if that is not known.
+    is_changeable: bool | None = None
+    # By address: what its file has instead.
+    configured: Mapping[str, str] = field(default_factory=dict)
 
 
-def setting_rows(configs: Mapping[str, Mapping[str, str]]) -> list[SettingRow]:
+def setting_rows(found: Mapping[str, BrokerSettings]) -> list[SettingRow]:
     """What differs comes first. What is a secret is not shown."""
-    keys = sorted({key for config in configs.values() for key in config})
-    rows = []
-    for key in keys:
-        if any(word in key.lower() for word in _SECRET):
-            continue
-        values = {address: each[key] for address, each in configs.items() if key in each}
-        is_different = key not in _OWN and len(set(values.values())) > 1
-        rows.append(SettingRow(key, values, is_different))
-    return sorted(rows, key=lambda row: (not row.is_different, row.key))
+    keys = sorted({key for each in found.values() for key in each.values if not is_secret(key)})
+    rows = [_setting_row(key, found) for key in keys]
+    return sorted(rows, key=lambda row: (not row.is_different, not row.configured, row.key))
+
+
+def is_secret(key: str) -> bool:
+    return any(word in key.lower() for word in _SECRET)
+
+
+def _setting_row(key: str, found: Mapping[str, BrokerSettings]) -> SettingRow:
+    values = {address: each.values[key] for address, each in found.items() if key in each.values}
+    known = [each.changeable for each in found.values() if each.changeable is not None]
+    return SettingRow(
+        key,
+        values,
+        key not in _OWN and len(set(values.values())) > 1,
+        any(key in each for each in known) if known else None,
+        {
+            address: each.configured[key]
+            for address, each in found.items()
+            if key in each.configured
+        },
+    )
+
+
+def settings_in(config: Mapping[str, str], runtime: Mapping[str, str]) -> BrokerSettings:
+    """From what a broker reports. What cannot be read of its runtime values is not known."""
+    changeable = runtime.get(_CHANGEABLE)
+    try:
+        configured = _decode_texts(runtime.get(_CONFIGURED, "{}"))
+    except msgspec.DecodeError:
+        configured = {}
+    names = None if changeable is None else frozenset(changeable.split(","))
+    return BrokerSettings(config, names, configured)
 
 
 async def waiting(request: web.Request) -> web.Response:
@@ -47,38 +98,67 @@ async def waiting(request: web.Request) -> web.Response:
 
 async def brokers(request: web.Request) -> web.Response:
     """Settings and accounts are asked for now."""
-    dashboard = request.app[DASHBOARD]
-    snapshot = dashboard.poller.snapshot
+    snapshot = request.app[DASHBOARD].poller.snapshot
     known = () if snapshot is None else snapshot.brokers
     answering = [each for each in known if each.error is None]
-    configs = await asyncio.gather(*(_config(request, each) for each in answering))
-    masters = [each for each in answering if each.is_master]
-    found = {each.address: config for each, config in zip(answering, configs, strict=True)}
+    settings = await asyncio.gather(*(_settings(request, each) for each in answering))
+    found = {each.address: part for each, part in zip(answering, settings, strict=True)}
+    rows = setting_rows(found)
     return page(
         request,
         "brokers.html",
         brokers=known,
         addresses=list(found),
-        rows=setting_rows(found),
-        accounts=await _accounts(request, masters),
+        rows=rows,
+        names=sorted({each.broker_name for each in answering}),
+        changeable=[each.key for each in rows if each.is_changeable is not False],
+        accounts=await first_accounts(request, answering),
     )
 
 
-async def _config(request: web.Request, broker: BrokerInfo) -> Mapping[str, str]:
+async def _settings(request: web.Request, broker: BrokerInfo) -> BrokerSettings:
+    admin, address = request.app[DASHBOARD].admin, broker.address
     try:
-        return await request.app[DASHBOARD].admin.broker_config(broker.address)
+        config, runtime = await asyncio.gather(
+            admin.broker_config(address), admin.broker_runtime(address)
+        )
     except ClientError:
-        return {}
+        return BrokerSettings()
+    return settings_in(config, runtime)
 
 
-async def _accounts(request: web.Request, masters: Sequence[BrokerInfo]) -> BrokerAccounts | None:
-    """Of the first master; None where there is no access control, or none that can be asked."""
-    if not masters:
-        return None
-    try:
-        return await request.app[DASHBOARD].admin.broker_accounts(masters[0].address)
-    except ClientError:
-        return None
+async def change_setting(request: web.Request) -> web.Response:
+    """At master and slaves of a name, so that they do not differ."""
+    name, key = await changes.field(request, "broker"), await changes.field(request, "key")
+    value = await changes.field(request, "value", is_needed=False)
+    snapshot = request.app[DASHBOARD].poller.snapshot
+    known = () if snapshot is None else snapshot.brokers
+    addresses = [each.address for each in known if each.broker_name == name]
+
+    async def act() -> str:
+        if not addresses:
+            raise BadInput(f"no broker has the name {name!r}")
+        return await _change_at(request, addresses, key, value)
+
+    what = f"set {key} of {name} to {'***' if is_secret(key) else value}"
+    return await changes.change(request, what, act, link("brokers"))
+
+
+async def _change_at(request: web.Request, addresses: Sequence[str], key: str, value: str) -> str:
+    admin = request.app[DASHBOARD].admin
+    texts = []
+    for address in addresses:
+        before = await admin.broker_config(address)
+        if key not in before:
+            raise BadInput(f"{address} has no setting {key!r}")
+        await admin.update_broker_config(address, {key: value})
+        after = await admin.broker_config(address)
+        texts.append(f"{address}: {before[key]} → {after.get(key)}")
+    return f"{key} is changed. {_joined(texts)}"
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "; ".join(texts)
 
 
 async def audit(request: web.Request) -> web.Response:
@@ -88,5 +168,6 @@ async def audit(request: web.Request) -> web.Response:
 ROUTES: Final = (
     web.get("/waiting", shared(waiting)),
     web.get("/brokers", brokers),
+    web.post("/brokers/settings", change_setting),
     web.get("/audit", audit),
 )

@@ -44,6 +44,8 @@ class TopicRow:
     worst_group: str | None
     queues: int | None
     last_stored: datetime | None
+    size: int | None
+    oldest: datetime | None
 
 
 def topic_rows(snapshot: Snapshot) -> list[TopicRow]:
@@ -62,6 +64,8 @@ def topic_rows(snapshot: Snapshot) -> list[TopicRow]:
                 group,
                 None if sample is None else len(sample.statistics.queues),
                 None if sample is None else sample.statistics.last_stored,
+                snapshot.size_of(topic),
+                snapshot.oldest_of(topic),
             )
         )
     return rows
@@ -104,6 +108,8 @@ _COLUMNS: Final = {
     "lag": lambda row: row.lag,
     "queues": lambda row: row.queues,
     "stored": lambda row: row.last_stored,
+    "size": lambda row: row.size,
+    "oldest": lambda row: row.oldest,
 }
 
 
@@ -123,6 +129,7 @@ async def topic(request: web.Request) -> web.Response:
         producers = await admin.producers(topic=name)
     except RequestRefused:
         producers = None  # Brokers before 4.9.5 cannot be asked.
+    first = await admin.first_stored(name)
     return page(
         request,
         "topic.html",
@@ -131,6 +138,9 @@ async def topic(request: web.Request) -> web.Response:
         settings=settings,
         kind=kind_of(list(settings.values())),
         rate=None if sample is None else sample.rate,
+        size=None if subject.snapshot is None else subject.snapshot.size_of(name),
+        first=first,
+        oldest=min(first.values(), default=None),
         skewed={each.queue for each in skewed(statistics.queues)},
         groups=groups,
         producers=producers,

@@ -107,9 +107,71 @@
       localStorage.setItem("theme", theme);
       redrawCharts();
     }
+    const fold = event.target.closest("[data-tree-open], [data-tree-close]");
+    if (fold) foldTree(fold.dataset.treeOpen || fold.dataset.treeClose, fold.hasAttribute("data-tree-open"));
     const all = event.target.closest("[data-tick-all]");
     if (all) {
       for (const box of all.closest("form").querySelectorAll("input[name=letter]")) box.checked = all.checked;
+    }
+  });
+
+  // The tree of a JSON body: found values are marked, their branches unfolded, the others hidden.
+
+  function leavesOf(tree) {
+    return tree.querySelectorAll("p, summary");
+  }
+
+  function searchTree(input) {
+    const tree = document.getElementById(input.dataset.treeSearch);
+    const wanted = input.value.trim().toLowerCase();
+    let hits = 0;
+    for (const each of tree.querySelectorAll("details, p")) each.hidden = wanted !== "";
+    for (const leaf of leavesOf(tree)) {
+      const isHit = wanted !== "" && leaf.textContent.toLowerCase().includes(wanted);
+      leaf.classList.toggle("hit", isHit);
+      if (!isHit) continue;
+      hits += 1;
+      const inside = leaf.matches("summary") ? leaf.parentElement : null;
+      if (inside) for (const each of inside.querySelectorAll("details, p")) each.hidden = false;
+      for (let node = leaf; node && node !== tree; node = node.parentElement) {
+        node.hidden = false;
+        if (node.matches("details")) node.open = true;
+      }
+    }
+    input.parentElement.querySelector("[data-tree-hits]").textContent = wanted === "" ? "" : String(hits);
+  }
+
+  document.addEventListener("input", (event) => {
+    if (event.target.matches("[data-tree-search]")) searchTree(event.target);
+  });
+
+  function foldTree(id, isOpen) {
+    for (const each of document.getElementById(id).querySelectorAll("details details")) each.open = isOpen;
+  }
+
+  // Times of forms: shown in the zone of the reader, sent in UTC.
+
+  function localText(date) {
+    const shifted = new Date(date.getTime() - date.getTimezoneOffset() * 60000);
+    return shifted.toISOString().slice(0, 16);
+  }
+
+  function localiseFields(root) {
+    for (const field of root.querySelectorAll("input[data-moment]")) {
+      if (field.type === "datetime-local") continue;
+      const given = field.value.trim();
+      const date = new Date(/(Z|[+-]\d\d:?\d\d)$/.test(given) ? given : `${given}Z`);
+      if (given !== "" && Number.isNaN(date.getTime())) continue;
+      field.type = "datetime-local";
+      field.value = given === "" ? "" : localText(date);
+      const zone = new Intl.DateTimeFormat(language, { timeZoneName: "short" }).formatToParts(given === "" ? new Date() : date);
+      field.closest("label").querySelector("[data-zone]").textContent = zone.find((each) => each.type === "timeZoneName").value;
+    }
+  }
+
+  document.addEventListener("formdata", (event) => {
+    for (const field of event.target.querySelectorAll("input[data-moment]")) {
+      if (field.type === "datetime-local" && field.value !== "") event.formData.set(field.name, new Date(field.value).toISOString());
     }
   });
 
@@ -143,10 +205,12 @@
 
   document.addEventListener("htmx:after:swap", () => {
     showTimes(document);
+    localiseFields(document);
     refreshCharts();
   });
 
   showTimes(document);
+  localiseFields(document);
   refreshCharts();
   if (document.querySelector("nav")) follow();
 })();

@@ -16,6 +16,7 @@ from roquet.clock import SystemClock
 from roquet.dashboard.audit import Audit
 from roquet.dashboard.errors import BadInput, LoginRequired
 from roquet.dashboard.pages import (
+    accounts,
     dead_letters,
     groups,
     messages,
@@ -136,7 +137,7 @@ def _new_app(dashboard: Dashboard) -> web.Application:
         ]
     )
     streams.define(app)
-    for module in (overview, topics, groups, messages, dead_letters, pipelines, servers):
+    for module in (overview, topics, groups, messages, dead_letters, pipelines, servers, accounts):
         app.add_routes(module.ROUTES)
     return app
 

@@ -186,6 +186,15 @@ async def test_statistics_say_what_queues_hold(
     assert abs(datetime.now(UTC) - statistics.last_stored) < timedelta(minutes=1)
 
 
+async def test_the_oldest_messages_of_a_topic_are_known_by_queue(
+    admin: AsyncAdmin, topic: str
+) -> None:
+    statistics = await admin.topic_statistics(topic)
+    first = await admin.first_stored(topic)
+    assert first.keys() == {each.queue for each in statistics.queues if each.message_count}
+    assert all(each <= datetime.now(UTC) for each in first.values())
+
+
 async def test_groups_of_a_topic_are_those_that_read_it(
     admin: AsyncAdmin, cluster: LiveCluster, topic: str
 ) -> None:

@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 import pytest
 
 from roquet.client.admin.deliveries import Deliveries, DeliveryState, GroupDelivery
+from roquet.client.admin.inspection import ReplicationStatus, SlaveState
 from roquet.client.admin.messages import TraceEvent
 from roquet.client.producer.producer import AsyncProducer
 from roquet.dashboard.errors import BadInput
 from roquet.dashboard.pages.changes import moment_of_field
-from roquet.dashboard.pages.messages import story_of
-from roquet.dashboard.pages.servers import setting_rows
+from roquet.dashboard.pages.messages import replicated_step, story_of
 from roquet.protocol.messages.message import Message
 from roquet.testing.cluster import Cluster
 from roquet.testing.messages import received
@@ -47,20 +47,6 @@ def test_a_moment_without_a_zone_is_utc() -> None:
         moment_of_field("yesterday")
 
 
-def test_settings_that_differ_come_first_and_secrets_never() -> None:
-    rows = setting_rows(
-        {
-            "a:1": {"listenPort": "1", "same": "x", "zz": "1", "keyPassword": "s"},
-            "b:1": {"listenPort": "2", "same": "x", "zz": "2"},
-        }
-    )
-    assert [(each.key, each.is_different) for each in rows] == [
-        ("zz", True),
-        ("listenPort", False),
-        ("same", False),
-    ]
-
-
 async def test_messages_are_found_by_topic_key_id_and_time_and_never_run() -> None:
     hostile = b'{"x": "<script>alert(1)</script>", "y": "\xe2\x80\xae"}'
     async with (
@@ -88,3 +74,25 @@ async def test_messages_are_found_by_topic_key_id_and_time_and_never_run() -> No
         async with visitor.session.get(visitor.base + place + "/body") as answer:
             assert await answer.read() == hostile
             assert answer.headers["Content-Disposition"].startswith("attachment")
+
+
+def status(*acknowledged: int) -> ReplicationStatus:
+    slaves = (SlaveState(f"10.0.0.{end}:1", end, 0, 0, is_in_sync=True) for end in acknowledged)
+    return ReplicationStatus(True, 100, 1, tuple(slaves), None)
+
+
+@pytest.mark.parametrize(
+    ("found", "look", "note"),
+    [
+        (status(100, 60), "good", "2 of 2"),
+        (status(100, 59), "warn", "1 of 2"),
+        (status(), "warn", "0 of 2"),
+        (None, "", "not known"),
+    ],
+)
+def test_a_message_is_replicated_where_the_end_of_its_record_is_confirmed(
+    found: ReplicationStatus | None, look: str, note: str
+) -> None:
+    step = replicated_step(60, 2, found)
+    assert (step.what, step.look) == ("replicated", look)
+    assert note in step.note
