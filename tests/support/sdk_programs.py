@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import queue
+import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
@@ -20,10 +21,13 @@ from typing import Any, Final, Self
 from tests.support.jars import QUICK_SMALL_JVM, cache_directory, fetch_modules, made_once
 
 JAVA_VERSION: Final = "5.2.0"
+GO_MODULE: Final = "github.com/apache/rocketmq-clients/golang/v5@v5.1.3"
+NODE_PACKAGE: Final = "rocketmq-client-nodejs@1.0.8"
 TIMEOUT_S: Final = 120.0
 
 _SOURCES: Final = Path(__file__).parent.parent / "interop" / "grpc" / "sdks"
 _LOG_TAIL_SIZE: Final = 4000
+_BUILD_TIMEOUT_S: Final = 900.0
 
 
 class SdkFailed(Exception):
@@ -117,6 +121,29 @@ def java_command(home: Path) -> list[str | Path]:
     classes = _built("java", compile_to)
     path = os.pathsep.join((str(classes), f"{jars}/*"))
     return ["java", *QUICK_SMALL_JVM, f"-Duser.home={home}", "-cp", path, "Sdk"]
+
+
+def go_command() -> list[str | Path]:
+    def build(directory: Path) -> None:
+        shutil.copy(_SOURCES / "go" / "main.go", directory)
+        for words in (("mod", "init", "sdk"), ("get", GO_MODULE), ("build", "-mod=mod", ".")):
+            _run(["go", *words], directory)
+
+    return [_built("go", build) / "sdk"]
+
+
+def node_command() -> list[str | Path]:
+    def build(directory: Path) -> None:
+        shutil.copy(_SOURCES / "node" / "sdk.js", directory)
+        (directory / "package.json").write_text("{}")
+        quietly = ("--ignore-scripts", "--no-audit", "--no-fund")
+        _run(["npm", "install", *quietly, NODE_PACKAGE], directory)
+
+    return ["node", _built("node", build) / "sdk.js"]
+
+
+def _run(words: Sequence[str], directory: Path) -> None:
+    subprocess.run(words, cwd=directory, check=True, timeout=_BUILD_TIMEOUT_S)
 
 
 def _built(language: str, build: Callable[[Path], None]) -> Path:

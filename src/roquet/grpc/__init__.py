@@ -9,7 +9,8 @@ without one does not pay for it. Imports the broker, which does not know it.
     schema codes message_form messages of the service; their numbers; stored messages in its terms
     methods                   which call goes where; refusals
     routing sending receiving acking telemetry   the methods
-    clients signatures        who is connected; which account may do what
+    clients questions         who is connected; what operators ask of them
+    signatures                which account may do what
     server                    the port
 """
 

@@ -20,8 +20,9 @@ from roquet.broker.tables.clients import CLIENT_NAME_SIZE_MAX, Client, check_cli
 from roquet.grpc.calls import Call, GrpcStatus
 from roquet.grpc.codes import ClientType, Code, FilterType, RefusedCall, status_of
 from roquet.grpc.message_form import shown_message
+from roquet.grpc.questions import Questions
 from roquet.grpc.schema import Message, pb
-from roquet.net.errors import ConnectionLost, Refused
+from roquet.net.errors import Refused
 from roquet.protocol.bodies.clients import (
     ConsumeFromWhere,
     ConsumerData,
@@ -67,6 +68,8 @@ class GrpcClient:
         self.peer = peer
         self.settings: Message = None
         self.language = ""
+        self.version = ""
+        self.questions = Questions()
         self.telemetry: Call | None = None
         # By the text of the receipt.
         self.held: dict[str, Held] = {}
@@ -80,6 +83,11 @@ class GrpcClient:
     def topics(self) -> list[str]:
         """That it publishes."""
         return [each.name for each in self.settings.publishing.topics]
+
+    @property
+    def subscriptions(self) -> list[SubscriptionData]:
+        """Raises RefusedCall."""
+        return _subscriptions(self.settings.subscription)
 
     # What the broker needs of a connection.
 
@@ -109,8 +117,8 @@ class GrpcClient:
             )
         )
 
-    async def call(self, command: Command, timeout_s: float) -> Command:  # noqa: ARG002
-        raise ConnectionLost(self.peer, "a client of gRPC cannot be asked this")
+    async def call(self, command: Command, timeout_s: float) -> Command:
+        return await self.questions.ask(self, command, timeout_s)
 
     def close(self, reason: str) -> None:
         if self.telemetry is not None:
@@ -173,6 +181,7 @@ class GrpcClients:
         if going is not None:
             going.cancel()
         client.language = call.metadata.get("x-mq-language", "")[:CLIENT_NAME_SIZE_MAX]
+        client.version = call.metadata.get("x-mq-client-version", "")[:CLIENT_NAME_SIZE_MAX]
         client.settings = settings
         register(broker, client)
         return client
@@ -222,7 +231,7 @@ def register(broker: Broker, client: GrpcClient) -> None:
             consume_type=ConsumeType.PUSH,
             message_model=MessageModel.CLUSTERING,
             consume_from_where=ConsumeFromWhere.LAST_OFFSET,
-            subscription_data_set=_subscriptions(client.settings.subscription),
+            subscription_data_set=client.subscriptions,
         )
         make_retry_topic(broker, data)
         if broker.clients.consumers.register(client, member, data):

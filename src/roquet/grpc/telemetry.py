@@ -50,7 +50,10 @@ class Telemetry:
             self._call.finish(GrpcStatus.INVALID_ARGUMENT, str(error))
             return
         if not command.HasField("settings"):
-            return  # An answer to a command that has had its time.
+            client = self._clients.find(self._call)
+            if client is not None and client.telemetry is self._call:
+                client.questions.answer(command)
+            return
         broker = self._serving()
         if broker is None:
             self._call.finish(GrpcStatus.UNAVAILABLE, "the broker restarts")
