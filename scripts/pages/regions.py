@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from scripts.pages import metrics, requests, settings, spark_options
+from scripts.pages import metrics, requests, sdks, settings, spark_options
 
 PAGES: Final = Path(__file__).parents[2] / "docs"
 
@@ -29,6 +29,7 @@ MADE: Final[Mapping[str, Callable[[], str]]] = {
     "options for reading": spark_options.reading,
     "options for directories": spark_options.directories,
     "options for writing": spark_options.writing,
+    "what SDKs can do": sdks.matrix,
 }
 
 _REGION: Final = re.compile(

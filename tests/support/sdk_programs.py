@@ -23,6 +23,18 @@ from tests.support.jars import QUICK_SMALL_JVM, cache_directory, fetch_modules, 
 JAVA_VERSION: Final = "5.2.0"
 GO_MODULE: Final = "github.com/apache/rocketmq-clients/golang/v5@v5.1.3"
 NODE_PACKAGE: Final = "rocketmq-client-nodejs@1.0.8"
+CARGO: Final = """\
+[package]
+name = "sdk"
+version = "0.1.0"
+edition = "2021"
+
+[dependencies]
+rocketmq = "=5.0.0"
+# The SDK needs the feature, and does not ask for it.
+time = { version = "0.3", features = ["local-offset"] }
+tokio = { version = "1", features = ["full"] }
+"""
 TIMEOUT_S: Final = 120.0
 
 _SOURCES: Final = Path(__file__).parent.parent / "interop" / "grpc" / "sdks"
@@ -140,6 +152,19 @@ def node_command() -> list[str | Path]:
         _run(["npm", "install", *quietly, NODE_PACKAGE], directory)
 
     return ["node", _built("node", build) / "sdk.js"]
+
+
+def rust_command() -> list[str | Path]:
+    def build(directory: Path) -> None:
+        (directory / "src").mkdir()
+        shutil.copy(_SOURCES / "rust" / "main.rs", directory / "src")
+        (directory / "Cargo.toml").write_text(CARGO)
+        _run(["cargo", "build", "--quiet"], directory)
+        shutil.copy(directory / "target" / "debug" / "sdk", directory)
+        # A gigabyte that is not needed any more.
+        shutil.rmtree(directory / "target")
+
+    return [_built("rust", build) / "sdk"]
 
 
 def _run(words: Sequence[str], directory: Path) -> None:

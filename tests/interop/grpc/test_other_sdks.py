@@ -1,4 +1,4 @@
-"""The official SDKs of Go and Node.js at our endpoint, each with all its stories in one process."""
+"""The official SDKs of Go, Node.js and Rust at our endpoint, all stories in one process each."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests.support.sdk_programs import SdkProgram, go_command, node_command
-from tests.support.sdk_stories import STORIES, SdkWorld
+from tests.support.sdk_programs import SdkProgram, go_command, node_command, rust_command
+from tests.support.sdk_stories import NOT_TOLD, STORIES, SdkWorld
 
 pytestmark = [
     pytest.mark.full("fetches and compiles SDKs, once per machine"),
@@ -17,17 +17,16 @@ pytestmark = [
 
 
 class Sdk(NamedTuple):
-    """`lacking` are the stories that it cannot tell."""
+    """`tool` builds it."""
 
-    program: str
+    tool: str
     command: Callable[[], list[str | Path]]
-    lacking: tuple[str, ...]
 
 
-# Go knows no recall. Node takes customized retry policies for none, and retries in order only once.
 SDKS: Final[Mapping[str, Sdk]] = {
-    "Go": Sdk("go", go_command, ("recall", "share")),
-    "Node": Sdk("npm", node_command, ("ordered_dead", "share")),
+    "Go 5.1.3": Sdk("go", go_command),
+    "Node.js 1.0.8": Sdk("npm", node_command),
+    "Rust 5.0.0": Sdk("cargo", rust_command),
 }
 
 
@@ -40,10 +39,10 @@ def programs(
 
     def program(language: str) -> SdkProgram:
         sdk = SDKS[language]
-        if shutil.which(sdk.program) is None:
-            pytest.skip(f"{sdk.program} is not installed")
+        if shutil.which(sdk.tool) is None:
+            pytest.skip(f"{sdk.tool} is not installed")
         if language not in running:
-            home = tmp_path_factory.mktemp(language)
+            home = tmp_path_factory.mktemp(sdk.tool)
             running[language] = SdkProgram(sdk.command(), home, world.endpoint)
         return running[language]
 
@@ -56,9 +55,9 @@ def programs(
     ("language", "story"),
     [
         (language, story)
-        for language, sdk in SDKS.items()
+        for language in SDKS
         for story in STORIES
-        if story not in sdk.lacking
+        if story not in NOT_TOLD[language]
     ],
 )
 def test_the_sdk_can_do(
