@@ -26,7 +26,8 @@ from roquet.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command, decode_command, encode_command, reply_to
 from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import Header, header_reader
-from roquet.protocol.frame import Frame
+from roquet.protocol.frame import SERIALIZER_JSON, Frame
+from roquet.protocol.templates.reply_frame import reply_frame
 
 log = logging.getLogger(__name__)
 
@@ -310,7 +311,10 @@ def encode_answer(command: Command, answer: Reply | ReplyDeferred | bytes) -> by
         return answer
     if isinstance(answer, ReplyDeferred):
         return None
-    return encode_command(
+    frame = None
+    if command.serializer == SERIALIZER_JSON:
+        frame = reply_frame(command.opaque, answer.code, answer.header, answer.body, answer.remark)
+    return frame or encode_command(
         reply_to(command, answer.code, header=answer.header, body=answer.body, remark=answer.remark)
     )
 
