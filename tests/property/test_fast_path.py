@@ -26,6 +26,7 @@ from roquet.net.limits import ConnectionLimits
 from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.frame import Frame
 from roquet.protocol.frame_decoder import FrameDecoder
+from roquet.protocol.names import dlq_topic
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.errors import StoreUnavailable
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
@@ -205,13 +206,13 @@ def send_back(topic: str, queue_id: str, index: int, fields: Mapping[str, object
 
 send_backs = st.builds(
     send_back,
-    st.sampled_from([*TOPICS, "SCHEDULE_TOPIC_XXXX"]),
+    st.sampled_from([*TOPICS, "SCHEDULE_TOPIC_XXXX", *map(dlq_topic, GROUPS)]),
     st.sampled_from(QUEUE_IDS),
     st.integers(0, 50),
     st.fixed_dictionaries(
         {
             "group": st.sampled_from([*GROUPS, *GROUPS, "new", ""]),
-            "delayLevel": st.sampled_from(["1", "1", "1", "0", "2", "99", "-1", "x"]),
+            "delayLevel": st.sampled_from(["1", "1", "1", "0", "2", "99", "-1", "-1", "x"]),
         },
         optional={
             "maxReconsumeTimes": st.sampled_from(["16", "0", "1"]),
@@ -235,7 +236,7 @@ def streams(draw: st.DrawFn) -> list[Event]:
             if data[at : at + size]:
                 events.append(arrival(number, data[at : at + size]))
             at += size
-        events += draw(st.lists(send_backs, max_size=2))
+        events += draw(st.lists(send_backs, max_size=3))
         events += draw(st.lists(changes, max_size=1))
     return events
 
@@ -381,3 +382,22 @@ def test_the_fast_path_and_the_handlers_agree(flush_mode: FlushMode, files: dict
     for kind in ("sends", "pulls"):
         fast, slow = taken[f"{kind} fast"], taken[f"{kind} slow"]
         assert fast > TAKEN_SHARE_MIN * (fast + slow), taken
+
+
+@pytest.mark.parametrize("wait", ["", "\x02WAIT\x01true"])
+@pytest.mark.parametrize(
+    "more", ["", "\x02REAL_TOPIC\x01t\x02REAL_QID\x011", "\x02TIMER_OUT_MS\x019"]
+)
+def test_both_agree_about_dead_letters_of_dead_letters(wait: str, more: str) -> None:
+    """Each of them has the properties of those before it, and stays where it first was."""
+    group, topic = GROUPS[0], TOPICS[0]
+    text = f"KEYS\x01k{wait}\x02RETRY_TOPIC\x01first\x02TAGS\x01a{more}"
+    fields = {"group": group, "delayLevel": "-1"}
+    sent = frame_of(command(310, send_fields(topic, "0", text), 5), b"dead")
+    events = [
+        arrival(0, sent),
+        *(send_back(topic, "0", index, fields) for index in range(1, 5)),
+        *(send_back(dlq_topic(group), "0", index, fields) for index in range(1, 9)),
+        send_back(dlq_topic(group), "0", 1, fields | {"delayLevel": "3"}),
+    ]
+    assert_both_agree(small_config(ROOT, **LARGE_FILES), events, Counter())

@@ -11,7 +11,7 @@ import msgspec
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.postponing import Postponed, note_waiting
-from roquet.broker.messages.appending import batch_properties
+from roquet.broker.messages.appending import DLQ_QUEUE_ID, batch_properties
 from roquet.broker.messages.subscriptions import limits_of_pull
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.offsets import HALF_QUEUE_ID
@@ -111,6 +111,23 @@ def diversion_of(
         delay_ms=levels_ms[level - 1] if level else None,
         follow_up=follow_level if level else follow_half,
     )
+
+
+def dead_letters_of(broker: Broker, topic: str) -> Diversion | None:
+    """For those that go to this topic of dead letters; None if they take the slow path."""
+    if not broker.config.store.write_checksums:
+        return None  # Their properties would end in a separator.
+    return Diversion(
+        topic=topic,
+        queue_id=DLQ_QUEUE_ID,
+        draft=_draft(broker, topic, b""),
+        delay_ms=None,
+        follow_up=_nothing_follows,
+    )
+
+
+def _nothing_follows(_offset: int, _stored_ms: int, _end: int) -> None:
+    """Dead letters wait for nothing."""
 
 
 def fast_limits(

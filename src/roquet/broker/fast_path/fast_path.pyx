@@ -7,6 +7,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from roquet.broker.fast_path.header_scan cimport ScannedHeader, scan_header
 from roquet.broker.fast_path.pulls cimport FastPulls
 from roquet.broker.fast_path.reply_buffer cimport ReplyBuffer
+from roquet.broker.fast_path.send_backs cimport FastSendBacks
 from roquet.broker.fast_path.sends cimport FastSends
 from roquet.broker.tables.tally cimport PathCounts
 from roquet.protocol.binary cimport Span, get_int32, int64_t, uint8_t
@@ -29,6 +30,7 @@ cdef class FastPath:
     """That of one listener: not all of them serve pulls."""
 
     cdef FastSends _sends
+    cdef FastSendBacks _send_backs
     cdef FastPulls _pulls
     cdef PathCounts _send_paths, _pull_paths
     # Replies to sends that are not written yet.
@@ -47,6 +49,7 @@ cdef class FastPath:
         self._late_sends = late_sends if late_sends.is_watched else None
         self._is_sync = broker.messages.acks.is_awaited
         self._sends = FastSends(broker)
+        self._send_backs = FastSendBacks(broker, self._sends)
         self._pulls = FastPulls(broker) if has_pulls else None
         self._send_paths = broker.statistics.sends
         self._pull_paths = broker.statistics.pulls
@@ -81,7 +84,7 @@ cdef class FastPath:
                 elif header.code == _SEND_BACK:
                     if room < 0:
                         room = self._prepare_sends(connection)
-                    if not room or not self._sends.take_back(&header, self._stored):
+                    if not room or not self._send_backs.take(&header, self._stored):
                         break
                     self._back_count += 1
                 elif self._pulls is not None and (header.code == _PULL or header.code == _LITE_PULL):

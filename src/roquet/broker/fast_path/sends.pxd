@@ -1,12 +1,19 @@
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.string cimport memcmp
+
 from roquet.broker.fast_path.header_scan cimport ScannedHeader
 from roquet.broker.fast_path.reply_buffer cimport ReplyBuffer
-from roquet.broker.fast_path.sent_header cimport Sent, SentBack
+from roquet.broker.fast_path.sent_header cimport Sent
 from roquet.broker.tables.tally cimport Tally
 from roquet.protocol.binary cimport Span, int32_t, int64_t, uint8_t
 from roquet.protocol.messages.drafts cimport Item, Origin, RecordDraft
 from roquet.protocol.templates.send_reply cimport SendReplyTemplate, Stored
 from roquet.store.fast_appends cimport FastAppends
 from roquet.store.write_cursors cimport QueueCursor
+
+cdef enum:
+    # Of the properties of one message. The rest is for what the broker adds.
+    OWN_SIZE_MAX = 16_384
 
 
 cdef class Diversion:
@@ -43,23 +50,8 @@ cdef class TopicDecision:
     cdef dict diversions
 
 
-cdef class GroupDecision:
-    # What was decided by, and may be replaced.
-    cdef object settings, topic_settings, config
-    cdef str name, retry_topic
-    cdef bytes encoded_name
-    # What was decided: 0 if its send-backs take the slow path.
-    cdef Py_ssize_t queue_count
-    cdef int64_t count_max
-    cdef int level_count
-    cdef dict diversions
-
-
 cdef class FastSends:
-    cdef object _broker, _find_topic, _find_group, _statistics, _long_polls
-    cdef bytes _store_host, _schedule_topic
-    # The reply to a send-back, around its opaque.
-    cdef bytes _reply_start, _reply_end
+    cdef object _broker, _find_topic, _statistics, _long_polls
     cdef FastAppends _appends
     cdef SendReplyTemplate _reply
     cdef Tally _puts
@@ -67,7 +59,7 @@ cdef class FastSends:
     # Of the sends of one wake-up.
     cdef bytes _born_host
     cdef int64_t _now_ms
-    cdef dict _topics, _groups
+    cdef dict _topics
     cdef TopicDecision _last_topic
     cdef Item* _items
     cdef Stored _stored
@@ -92,27 +84,8 @@ cdef class FastSends:
     ) except -1
     cdef Diversion _diversion(self, TopicDecision topic, Py_ssize_t queue_id, int want)
     cdef bint _divert(self, Diversion diversion, Origin* origin, bytes born_host) except -1
-    cdef bint take_back(self, const ScannedHeader* header, ReplyBuffer replies) except -1
-    cdef bint _store_again(
-        self,
-        GroupDecision group,
-        const ScannedHeader* header,
-        const SentBack* back,
-        mapping,
-        int64_t file_start,
-    ) except -1
-    cdef bint _store_from(
-        self,
-        GroupDecision group,
-        const ScannedHeader* header,
-        const SentBack* back,
-        Span file,
-        int64_t file_start,
-    ) except -1
-    cdef GroupDecision _group(self, Span name)
-    cdef GroupDecision _decide_group(self, bytes name)
     cdef Diversion _made(self, str topic, Py_ssize_t queue_id, int level, bytes added)
-    cdef int _answer_back(self, int64_t opaque, ReplyBuffer replies) except -1
+    cdef Diversion _diversion_by(self, decided)
     cdef bint _append(
         self,
         QueueCursor queue,
@@ -130,3 +103,9 @@ cdef class FastSends:
     cdef int _count(self, Tally puts) except -1
     cdef int _grow_items(self, Py_ssize_t count) except -1
     cdef uint8_t* _grow_scratch(self, Py_ssize_t size) except NULL
+
+
+cdef inline bint is_same(bytes known, Span text) noexcept:
+    return PyBytes_GET_SIZE(known) == text.size and not memcmp(
+        PyBytes_AS_STRING(known), text.start, <size_t>text.size
+    )

@@ -1,59 +1,31 @@
 # cython: boundscheck=False, wraparound=False
-"""Sends of the fast path (310, 10), batches (320) and send-backs (36): from a header that was scanned to messages that are stored.
+"""Sends of the fast path (310, 10) and batches (320): from a header that was scanned to messages that are stored.
 
 Taken are sends to a topic that exists, into a queue that has room, without a property that asks
-for more than to be stored; and those that ask for a delay level, start a transaction or bring a
-message back, which are stored elsewhere with some properties more. What it does is what `handlers/sending.py` does.
+for more than to be stored; and those that ask for a delay level or start a transaction, which are
+stored elsewhere with some properties more. What it does is what `handlers/sending.py` does.
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.string cimport memcmp
 
 from roquet.broker.fast_path.header_scan cimport ScannedHeader, unescape
 from roquet.broker.fast_path.reply_buffer cimport ReplyBuffer
-from roquet.broker.fast_path.sent_header cimport Sent, SentBack, read_sent, read_sent_back
+from roquet.broker.fast_path.sent_header cimport Sent, read_sent
 from roquet.broker.tables.tally cimport Tally
 from roquet.protocol.binary cimport (
     Span,
     bytes_of,
     crc31,
-    decimal_size,
-    get_int32,
-    get_int64,
     int32_t,
     int64_t,
-    put_bytes,
-    put_decimal,
-    put_int32,
     uint8_t,
 )
 from roquet.protocol.messages.drafts cimport Item, Origin, RecordDraft
 from roquet.protocol.messages.record_batches cimport count_items, read_item
-from roquet.protocol.messages.record_layout cimport (
-    BORN_TIMESTAMP_AT,
-    FLAG_AT,
-    PHYSICAL_OFFSET_AT,
-    RECONSUME_TIMES_AT,
-)
-from roquet.protocol.messages.record_parts cimport (
-    RecordParts,
-    ends_in_checksum,
-    has_common_layout,
-    has_right_body,
-    has_right_checksum,
-    locate_record,
-)
-from roquet.protocol.messages.sent_properties cimport (
-    BACK_SIZE_MAX,
-    WANTS_MORE,
-    WANTS_TRANSACTION,
-    put_sent_back,
-    put_stored,
-    want_of,
-)
+from roquet.protocol.messages.sent_properties cimport WANTS_MORE, WANTS_TRANSACTION, put_stored, want_of
 from roquet.store.write_cursors cimport QueueCursor
 
 from roquet.broker.fast_path.decisions import (
@@ -62,32 +34,16 @@ from roquet.broker.fast_path.decisions import (
     draft_of_batches,
     draft_of_sends,
     fast_queue_count,
-    fast_retry_queue_count,
 )
-from random import randrange
-
-from roquet.broker.messages.appending import FIRST_LEVEL
-from roquet.protocol.codes import VERSION_3_4_9
-from roquet.protocol.fields import NoFields
 from roquet.protocol.messages.batch import BATCH_COUNT_MAX
-from roquet.protocol.names import SCHEDULE_TOPIC, retry_topic
-from roquet.protocol.templates.json_templates import reply_pieces
 
 cdef extern from "string.h" nogil:
     void* memmem(const void* where, size_t size, const void* what, size_t what_size)
 
 cdef enum:
-    # Of one message. The rest is for what the broker adds.
-    _OWN_SIZE_MAX = 16_384
     _TRANSACTION_MASK = 0xC
-    _IN_NO_QUEUE = 0x4
-    # By what stands in a record besides the properties of its message: a topic and where it belongs.
-    _ADDED_SIZE_MAX = 1_024
-    _PREFIX_SIZE = 8
 
 cdef Py_ssize_t _BATCH_COUNT_MAX = BATCH_COUNT_MAX
-cdef int64_t _FIRST_LEVEL = FIRST_LEVEL
-cdef int64_t _COUNT_MAX_VERSION = VERSION_3_4_9
 
 
 @cython.final
@@ -101,21 +57,12 @@ cdef class TopicDecision:
 
 
 @cython.final
-cdef class GroupDecision:
-    """What was decided about the send-backs of one group, and by what."""
-
-
-@cython.final
 cdef class FastSends:
     """Those of one broker, from whatever connection."""
 
     def __init__(self, broker):
         self._broker = broker
         self._find_topic = broker.tables.topics.find
-        self._find_group = broker.tables.groups.find
-        self._store_host = broker.messages.store_host
-        self._schedule_topic = SCHEDULE_TOPIC.encode()
-        self._reply_start, self._reply_end = reply_pieces(NoFields(), None, ())
         self._statistics = broker.statistics
         self._puts = broker.statistics.puts
         self._long_polls = broker.messages.long_polls
@@ -123,7 +70,6 @@ cdef class FastSends:
         self._reply = broker.messages.send_reply
         self._is_sync = broker.messages.acks.is_awaited
         self._topics = {}
-        self._groups = {}
 
     def __dealloc__(self):
         PyMem_Free(self._items)
@@ -227,7 +173,7 @@ cdef class FastSends:
         if (
             self._is_sync  # It is followed up when it is safe.
             or want == WANTS_MORE
-            or properties.size > _OWN_SIZE_MAX
+            or properties.size > OWN_SIZE_MAX
             or (want != WANTS_TRANSACTION and sent.origin.sys_flag & _TRANSACTION_MASK)
         ):
             return False
@@ -280,10 +226,11 @@ cdef class FastSends:
         return diversion
 
     cdef Diversion _made(self, str topic, Py_ssize_t queue_id, int level, bytes added):
-        cdef Diversion diversion = Diversion()
         decided = diversion_of(self._broker, topic, queue_id, level, added)
-        if decided is None:
-            return None
+        return None if decided is None else self._diversion_by(decided)
+
+    cdef Diversion _diversion_by(self, decided):
+        cdef Diversion diversion = Diversion()
         diversion.topic = decided.topic
         diversion.encoded_topic = decided.topic.encode()
         diversion.queue_id = decided.queue_id
@@ -292,162 +239,12 @@ cdef class FastSends:
         diversion.follow_up = decided.follow_up
         return diversion
 
-    # Send-backs (36): see `handlers/sending.py`.
-
-    cdef bint take_back(self, const ScannedHeader* header, ReplyBuffer replies) except -1:
-        """Stores a message again, to come after its delay, or leaves it."""
-        cdef SentBack back
-        cdef GroupDecision group
-        if self._is_sync or not read_sent_back(header, &back):
-            return False
-        group = self._group(back.group)
-        if group is None:
-            return False
-        try:
-            file = self._appends.log.file_at(back.physical_offset)
-            if file is None:
-                return False
-            mapping = file.mapping
-        except OSError:
-            # A file cannot be opened now. The slow path reports why.
-            return False
-        if not self._store_again(group, header, &back, mapping, file.start):
-            return False
-        self._answer_back(header.opaque, replies)
-        return True
-
-    cdef bint _store_again(
-        self,
-        GroupDecision group,
-        const ScannedHeader* header,
-        const SentBack* back,
-        mapping,
-        int64_t file_start,
-    ) except -1:
-        cdef Py_buffer view
-        PyObject_GetBuffer(mapping, &view, PyBUF_SIMPLE)
-        try:
-            return self._store_from(
-                group, header, back, Span(<const uint8_t*>view.buf, view.len), file_start
-            )
-        finally:
-            PyBuffer_Release(&view)
-
-    cdef bint _store_from(
-        self,
-        GroupDecision group,
-        const ScannedHeader* header,
-        const SentBack* back,
-        Span file,
-        int64_t file_start,
-    ) except -1:
-        """Whether a common record lies there, and may come again."""
-        cdef RecordParts record
-        cdef Origin origin
-        cdef Diversion diversion
-        cdef int64_t end = min(self._appends.log.end, self._appends.log.confirmed_end) - file_start
-        cdef int64_t position = back.physical_offset - file_start
-        cdef int64_t level = back.delay_level
-        cdef int64_t count_max = group.count_max
-        cdef Py_ssize_t size
-        cdef uint8_t* own
-        if (
-            not locate_record(file.start + position, min(end, file.size) - position, &record)
-            or not has_common_layout(record.start)
-            or get_int64(record.start + PHYSICAL_OFFSET_AT) != back.physical_offset
-            or not ends_in_checksum(&record)
-            or not has_right_checksum(&record)
-            or not has_right_body(&record)
-            or record.sys_flag & _IN_NO_QUEUE
-            or not _is_same(self._store_host, record.store_host)
-        ):
-            return False
-        origin.sys_flag = record.sys_flag
-        origin.born_timestamp = get_int64(record.start + BORN_TIMESTAMP_AT)
-        origin.reconsume_times = get_int32(record.start + RECONSUME_TIMES_AT)
-        if back.has_count_max and header.version >= _COUNT_MAX_VERSION:
-            count_max = back.count_max
-        if origin.reconsume_times >= count_max or level < 0:
-            return False
-        if not level:
-            level = _FIRST_LEVEL + origin.reconsume_times
-        level = min(level, group.level_count)
-        own = self._grow_scratch(record.properties.size + record.topic.size + BACK_SIZE_MAX)
-        size = put_sent_back(own, &record, <int>level)
-        if (
-            size < 0
-            or size > _OWN_SIZE_MAX
-            or self._appends.find(self._schedule_topic, level - 1) is None
-            or self._appends.log.end + record.size + size + _ADDED_SIZE_MAX
-            > self._appends.log.used_end
-        ):
-            return False
-        origin.reconsume_times += 1
-        # Only now: what is left to the slow path is drawn there. Which queue it is, is no secret.
-        queue_id = randrange(group.queue_count)
-        diversion = group.diversions.get((queue_id, level))
-        if diversion is None:
-            diversion = self._made(group.retry_topic, queue_id, <int>level, b"")
-            group.diversions[queue_id, level] = diversion
-        self._note_item(get_int32(record.start + FLAG_AT), record.body, Span(own, size))
-        if not self._divert(diversion, &origin, bytes_of(record.born_host)):
-            return False
-        self._statistics.count_send_back(group.name, bytes_of(record.topic).decode())
-        return True
-
-    cdef GroupDecision _group(self, Span name):
-        """What holds for it now; None if its send-backs take the slow path."""
-        encoded_name = bytes_of(name)
-        cdef GroupDecision group = self._groups.get(encoded_name)
-        if group is None or not (
-            self._broker.config is group.config
-            and self._find_group(group.name) is group.settings
-            and self._find_topic(group.retry_topic) is group.topic_settings
-        ):
-            group = self._decide_group(encoded_name)
-        return group if group is not None and group.queue_count else None
-
-    cdef GroupDecision _decide_group(self, bytes name):
-        cdef GroupDecision group = GroupDecision()
-        group.encoded_name = name
-        group.name = name.decode()
-        group.retry_topic = retry_topic(group.name)
-        group.config = self._broker.config
-        group.settings = self._find_group(group.name)
-        group.topic_settings = self._find_topic(group.retry_topic)
-        if group.settings is None or group.topic_settings is None:
-            # Not kept, or a stranger could fill the memory with names.
-            self._groups.pop(name, None)
-            return None
-        group.queue_count = fast_retry_queue_count(
-            group.settings, group.topic_settings, group.config
-        )
-        group.count_max = group.settings.retry_max_times
-        group.level_count = len(group.config.store.delay_levels_ms)
-        group.diversions = {}
-        self._groups[name] = group
-        return group
-
-    cdef int _answer_back(self, int64_t opaque, ReplyBuffer replies) except -1:
-        cdef Py_ssize_t header_size = (
-            PyBytes_GET_SIZE(self._reply_start)
-            + decimal_size(opaque)
-            + PyBytes_GET_SIZE(self._reply_end)
-        )
-        cdef uint8_t* at = replies.room(_PREFIX_SIZE + header_size)
-        put_int32(at, 4 + header_size)
-        put_int32(at + 4, header_size)
-        at = put_bytes(at + _PREFIX_SIZE, self._reply_start)
-        put_bytes(put_decimal(at, opaque), self._reply_end)
-        replies.add(_PREFIX_SIZE + header_size)
-        return 0
-
     # Topics and their queues
 
     cdef TopicDecision _topic(self, Span name):
         """What holds for it now; None if sends to it take the slow path."""
         cdef TopicDecision topic = self._last_topic
-        if topic is None or not _is_same(topic.encoded_name, name):
+        if topic is None or not is_same(topic.encoded_name, name):
             encoded_name = bytes_of(name)
             topic = self._topics.get(encoded_name)
             if topic is None:
@@ -497,7 +294,7 @@ cdef class FastSends:
         if self._is_sync and memmem(own, <size_t>size, b"WAIT\x01false", 10):
             return None
         size = put_stored(own, Span(own, size))
-        if size < 0 or size > _OWN_SIZE_MAX or _has_checksum(Span(own, size)):
+        if size < 0 or size > OWN_SIZE_MAX or _has_checksum(Span(own, size)):
             return None
         self._note_item(<int32_t>sent.flag, body, Span(own, size))
         return topic.draft
@@ -522,14 +319,14 @@ cdef class FastSends:
         for index in range(count):
             at = read_item(at, &self._items[index])
             own = self._items[index].properties
-            if own.size > _OWN_SIZE_MAX or _has_checksum(own):
+            if own.size > OWN_SIZE_MAX or _has_checksum(own):
                 return None
         self._stored.count = count
         return self._batch_draft(topic, sent.properties)
 
     cdef RecordDraft _batch_draft(self, TopicDecision topic, Span sent):
         cdef uint8_t* text
-        if topic.batch_draft is None or not _is_same(topic.shared, sent):
+        if topic.batch_draft is None or not is_same(topic.shared, sent):
             text = self._grow_scratch(sent.size + 1)
             shared = text[: unescape(sent, text)].decode()
             topic.batch_draft = draft_of_batches(self._broker, topic.settings, shared)
@@ -582,9 +379,3 @@ cdef class FastSends:
 cdef inline bint _has_checksum(Span properties) noexcept:
     """Whether one came along, or what looks like it: it would belong to another record."""
     return memmem(properties.start, <size_t>properties.size, b"__CRC32#", 8) is not NULL
-
-
-cdef inline bint _is_same(bytes known, Span text) noexcept:
-    return PyBytes_GET_SIZE(known) == text.size and not memcmp(
-        PyBytes_AS_STRING(known), text.start, <size_t>text.size
-    )

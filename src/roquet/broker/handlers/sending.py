@@ -331,14 +331,15 @@ def send_back(broker: Broker, request: Request[SendBackHeader]) -> Answer:
     if group.retry_queue_nums <= 0:
         return Reply()  # The group wants nothing twice.
     topic = _writable_retry_topic(broker, header, group.retry_queue_nums)
-    # Which queue gets which message is no secret.
-    queue_id = random.randrange(group.retry_queue_nums)  # noqa: S311
     message = read_record(stored_record(broker.store, header.offset))
     count_max = retry_count_max(group, request.command, header.max_reconsume_times)
     level = next_level(message.reconsume_times, count_max, header.delay_level)
     if level is None:
         topic = _made_topic(broker.tables.topics, dlq_topic(header.group), DLQ_QUEUE_COUNT)
         queue_id = DLQ_QUEUE_ID
+    else:
+        # Which queue gets which message is no secret.
+        queue_id = random.randrange(group.retry_queue_nums)  # noqa: S311
     back = sent_back(message, topic.topic_name, queue_id, level)
     try:
         appended = append_when_due(broker, back)

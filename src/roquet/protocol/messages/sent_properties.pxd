@@ -14,4 +14,6 @@ cdef enum:
 
 cdef Py_ssize_t put_stored(uint8_t* start, Span sent) noexcept nogil
 cdef int want_of(Span sent) noexcept nogil
-cdef Py_ssize_t put_sent_back(uint8_t* start, const RecordParts* record, int level) noexcept nogil
+cdef Py_ssize_t put_sent_back(
+    uint8_t* start, const RecordParts* record, int level, Span* first_topic
+) noexcept nogil

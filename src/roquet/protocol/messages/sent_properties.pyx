@@ -88,42 +88,57 @@ cdef int want_of(Span sent) noexcept nogil:
     return level
 
 
-cdef Py_ssize_t put_sent_back(uint8_t* start, const RecordParts* record, int level) noexcept nogil:
-    """Writes the properties of a message that comes again; their size, or -1 if that takes more.
+cdef Py_ssize_t put_sent_back(
+    uint8_t* start, const RecordParts* record, int level, Span* first_topic
+) noexcept nogil:
+    """Writes the properties of a message that comes again, or with level 0 those of a dead letter.
 
-    There is room for those of the record, its topic, and BACK_SIZE_MAX bytes more. More is: it came
-    again before, or waited, or has anything that is not common.
+    Their size, or -1 if that takes more: with a level it has waited before, or it has anything that
+    is not common. There is room for those of the record, its topic, and BACK_SIZE_MAX bytes more.
+    `first_topic` is the one of its first delivery.
     """
     cdef Span rest = record.properties
     cdef Span each
     cdef Names names
     cdef uint8_t* at = start
+    cdef bint has_delay = False, has_wait = False, has_topic = False, has_id = False
     names.count = 0
+    first_topic[0] = record.topic
     if ends_in_checksum(record):
         rest.size -= CHECKSUM_SIZE
     if not _is_ascii(rest) or not _is_ascii(record.topic) or not record.topic.size:
         return -1
     while next_property(&rest, &each):
-        if (
-            not _note_name(each, &names)
-            or _is_of_broker(each)
-            or starts_with(each, b"DELAY\x01")
-            or starts_with(each, b"WAIT\x01")
-            or starts_with(each, b"RETRY_TOPIC\x01")
-            or starts_with(each, b"ORIGIN_MESSAGE_ID\x01")
-        ):
+        if not _note_name(each, &names) or (_is_of_broker(each) and (level or not _is_real(each))):
             return -1
-        at = _put_text(at, each)
+        # Each stays where it was, with the value that it has from now on.
+        if starts_with(each, b"DELAY\x01"):
+            has_delay = True
+            at = put_decimal(_put_words(at, b"DELAY\x01"), level)
+        elif starts_with(each, b"WAIT\x01"):
+            has_wait = True
+            at = _put_words(at, b"WAIT\x01false")
+        else:
+            at = _put_text(at, each)
+            if starts_with(each, b"RETRY_TOPIC\x01"):
+                has_topic = True
+                first_topic[0] = Span(each.start + 12, each.size - 12)
+            has_id |= starts_with(each, b"ORIGIN_MESSAGE_ID\x01")
         at[0] = SEPARATOR
         at += 1
-    at = _put_words(at, b"DELAY\x01")
-    at = put_decimal(at, level)
-    at = _put_words(at, b"\x02WAIT\x01false\x02RETRY_TOPIC\x01")
-    at = _put_text(at, record.topic)
-    at = _put_words(at, b"\x02ORIGIN_MESSAGE_ID\x01")
-    # The offset id: where the record lies.
-    at = put_hex(at, get_int64(record.store_host.start))
-    return put_hex(at, get_int64(record.start + PHYSICAL_OFFSET_AT)) - start
+    if not has_delay:
+        at = _put_words(put_decimal(_put_words(at, b"DELAY\x01"), level), b"\x02")
+    if not has_wait:
+        at = _put_words(at, b"WAIT\x01false\x02")
+    if not has_topic:
+        at = _put_words(_put_text(_put_words(at, b"RETRY_TOPIC\x01"), record.topic), b"\x02")
+    if not has_id:
+        at = _put_words(at, b"ORIGIN_MESSAGE_ID\x01")
+        # The offset id: where the record lies.
+        at = put_hex(at, get_int64(record.store_host.start))
+        at = _put_words(put_hex(at, get_int64(record.start + PHYSICAL_OFFSET_AT)), b"\x02")
+    # Whatever follows adds the last separator by itself.
+    return at - 1 - start
 
 
 cdef inline uint8_t* _put_text(uint8_t* at, Span text) noexcept nogil:
@@ -176,6 +191,11 @@ cdef inline bint _is_of_broker(Span property) noexcept nogil:
         or starts_with(property, b"TRAN_PREPARED_")
         or starts_with(property, b"__CRC32#")
     )
+
+
+cdef inline bint _is_real(Span property) noexcept nogil:
+    """Whether it names the queue that the message waited for."""
+    return starts_with(property, b"REAL_TOPIC\x01") or starts_with(property, b"REAL_QID\x01")
 
 
 cdef inline int _small_number(Span text) noexcept nogil:
