@@ -56,8 +56,10 @@ def make_retry_topic(broker: Broker, consumer: ConsumerData) -> None:
         settings = group_settings(broker, consumer.group_name)
     except (UnknownGroup, NoMoreGroups):
         return  # It may not be created; its pulls are refused with the reason.
-    flags = TopicFlag.UNIT_SUBSCRIPTION if consumer.unit_mode else 0
     topic = retry_topic(consumer.group_name)
+    if broker.tables.topics.find(topic) is not None:
+        return
+    flags = TopicFlag.UNIT_SUBSCRIPTION if consumer.unit_mode else 0
     # While nothing can be stored, nothing is sent back; a later heartbeat makes the topic.
     with suppress(TableNotWritten):
         broker.tables.topics.find_or_create(topic, settings.retry_queue_nums, flags)

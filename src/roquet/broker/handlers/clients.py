@@ -129,9 +129,13 @@ def lock_queues(broker: Broker, request: Request[AddressedHeader]) -> Reply:
         raise BadName(body.consumer_group)
     check_client_id(body.client_id)
     keys = _queue_keys(body)
-    there = [key for key in keys if _is_queue(broker.tables.topics, key)]
-    owned = frozenset(broker.clients.locks.lock(body.client_id, there))
-    queues = [queue for queue, key in zip(body.mq_set, keys, strict=True) if key in owned]
+    counts = _queue_counts(broker.tables.topics, {queue.topic for queue in body.mq_set})
+    there = [key for key in keys if 0 <= key.queue_id < counts[key.topic]]
+    owned = broker.clients.locks.lock(body.client_id, there)
+    queues = body.mq_set
+    if len(owned) < len(keys):
+        mine = frozenset(owned)
+        queues = [queue for queue, key in zip(queues, keys, strict=True) if key in mine]
     return Reply(body=write_body(LockedQueues(queues=queues)))
 
 
@@ -141,13 +145,15 @@ def unlock_queues(broker: Broker, request: Request[AddressedHeader]) -> Reply:
     return Reply()
 
 
-def _is_queue(topics: TopicTable, key: QueueKey) -> bool:
-    topic = topics.find(key.topic)
-    return topic is not None and 0 <= key.queue_id < topic.queue_count
+def _queue_counts(topics: TopicTable, names: Iterable[str]) -> dict[str, int]:
+    """0 for a topic that is not there."""
+    found = {name: topics.find(name) for name in names}
+    return {name: topic.queue_count if topic else 0 for name, topic in found.items()}
 
 
 def _queue_keys(body: QueueLockRequest) -> list[QueueKey]:
-    return [QueueKey(body.consumer_group, queue.topic, queue.queue_id) for queue in body.mq_set]
+    group = body.consumer_group
+    return [QueueKey(group, queue.topic, queue.queue_id) for queue in body.mq_set]
 
 
 def get_consumers(broker: Broker, request: Request[ConsumerConnectionsHeader]) -> Reply:

@@ -38,14 +38,14 @@ def check_client_id(client_id: str) -> None:
 
 def subscription_cost(subscriptions: Iterable[SubscriptionData]) -> int:
     """What they take of memory, in bytes, about."""
-    return sum(
-        _SUBSCRIPTION_COST
-        + len(each.topic)
-        + len(each.sub_string or "")
-        + sum(map(len, each.tags_set))
-        + _TAG_COST * (len(each.tags_set) + len(each.code_set))
-        for each in subscriptions
-    )
+    cost = 0
+    # A loop, because every heartbeat comes here: most subscribe to one or two topics without tags.
+    for each in subscriptions:
+        cost += _SUBSCRIPTION_COST + len(each.topic) + len(each.sub_string or "")
+        if each.tags_set or each.code_set:
+            cost += sum(map(len, each.tags_set))
+            cost += _TAG_COST * (len(each.tags_set) + len(each.code_set))
+    return cost
 
 
 class ClientConnection(Hashable, Protocol):

@@ -42,13 +42,17 @@ class LockTable:
         Raises TableFull if new locks would be too many; then nothing has changed.
         """
         now_s = self._clock.monotonic_s()
-        owned = [queue for queue in queues if self._is_free_for(client_id, queue, now_s)]
-        if not self._has_room_for(owned):
+        known = self._locks.get
+        owned = [
+            queue
+            for queue in queues
+            if (lock := known(queue)) is None or lock.client_id == client_id or lock.end_s < now_s
+        ]
+        if len(self._locks) + len(owned) > self._count_max and not self._has_room_for(owned):
             self.forget_ended()
             if not self._has_room_for(owned):
                 raise TableFull("locks of queues", self._count_max, "maxQueueLocks")
-        for queue in owned:
-            self._locks[queue] = _Lock(client_id, now_s + LOCK_TIME_S)
+        self._locks.update(dict.fromkeys(owned, _Lock(client_id, now_s + LOCK_TIME_S)))
         return owned
 
     def unlock(self, client_id: str, queues: Iterable[QueueKey]) -> None:
@@ -66,7 +70,3 @@ class LockTable:
     def _has_room_for(self, queues: list[QueueKey]) -> bool:
         new = sum(queue not in self._locks for queue in queues)
         return not new or len(self._locks) + new <= self._count_max
-
-    def _is_free_for(self, client_id: str, queue: QueueKey, now_s: float) -> bool:
-        lock = self._locks.get(queue)
-        return lock is None or lock.client_id == client_id or lock.end_s < now_s

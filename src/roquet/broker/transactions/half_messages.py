@@ -68,11 +68,17 @@ def half_of(message: NewMessage, producer_group: str) -> NewMessage:
 def committed(half: StoredMessage) -> NewMessage:
     """Raises Refused if its real topic and queue are unknown."""
     queue = real_queue(half)
-    return replace(
-        NewMessage.copy_of(half),
+    return NewMessage(
         topic=queue.topic,
         queue_id=queue.queue_id,
+        body=half.body,
+        properties=half.property_text,
+        born_timestamp=half.born_timestamp,
+        born_host=half.born_host,
+        store_host=half.store_host,
+        flag=half.flag,
         sys_flag=half.sys_flag & ~_TRANSACTION_MASK | _COMMIT,
+        reconsume_times=half.reconsume_times,
         prepared_transaction_offset=half.physical_offset,
     )
 
