@@ -42,6 +42,14 @@ BROKER: Final = {
         "aclFile": "the file of accounts",
         "aclAdminRequiresTls": "administrative requests are refused on unencrypted connections",
         "rocketmqHome": "without `aclFile`: accounts are in `conf` below it, as in Apache",
+        "authenticationEnabled": (
+            "requests need a [user of 5.x](security.md#users-and-policies-of-5x)"
+        ),
+        "authorizationEnabled": "and a policy that allows them",
+        "usersFile": "the file of users; `config/users.yml` by default",
+        "initAuthenticationUser": "a super user, created if it does not exist",
+        "authenticationWhitelist": "codes of requests that need no user",
+        "authorizationWhitelist": "codes of requests that need no policy",
         "innerClientAuthenticationCredentials": "credentials for its own requests",
     },
     "Topics and groups": {

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         TopicSettings,
         TopicStatistics,
     )
+    from roquet.client.admin.users import UserPolicy, UserSettings
     from roquet.client.admin.waiting import DelayedMessages, WaitingMessages
     from roquet.client.blocking.admin import Admin
     from roquet.client.blocking.consumers import PopConsumer, PullConsumer, PushConsumer
@@ -296,6 +297,8 @@ __all__ = [
     "Undecodable",
     "Unreachable",
     "UsedAfterFork",
+    "UserPolicy",
+    "UserSettings",
     "WaitingMessages",
     "WrongLoop",
     "average",
@@ -448,6 +451,8 @@ _HOMES: Final = {
     "Undecodable": "roquet.client.typed.topic",
     "Unreachable": "roquet.client.errors",
     "UsedAfterFork": "roquet.client.errors",
+    "UserPolicy": "roquet.client.admin.users",
+    "UserSettings": "roquet.client.admin.users",
     "WaitingMessages": "roquet.client.admin.waiting",
     "WrongLoop": "roquet.client.errors",
     "average": "roquet.client.group.allocation",

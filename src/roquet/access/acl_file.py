@@ -22,7 +22,7 @@ All values but nulls are texts, as Java reads them: a secret of digits is not a 
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -38,6 +38,8 @@ from roquet.protocol.names import retry_topic
 if TYPE_CHECKING:
     import yaml
 
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 # Apache's own limit, for keys and secrets.
 KEY_SIZE_MIN: Final = 7
@@ -64,12 +66,17 @@ class RulesDocument(
 
 def read_document(content: bytes) -> RulesDocument:
     """Raises BadRules."""
+    return read_yaml(content, RulesDocument)
+
+
+def read_yaml(content: bytes, kind: type[T]) -> T:
+    """Raises BadRules."""
     # Without access control it is never loaded.
     import yaml  # noqa: PLC0415
 
     try:
         found = yaml.load(content, _text_loader())  # noqa: S506  It is a safe loader.
-        return msgspec.convert(found or {}, RulesDocument, strict=False)
+        return msgspec.convert(found or {}, kind, strict=False)
     except yaml.MarkedYAMLError as error:
         # No more of the error: it may quote the line, and the secret on it.
         line = error.problem_mark.line + 1 if error.problem_mark else 0
@@ -81,6 +88,10 @@ def read_document(content: bytes) -> RulesDocument:
 
 
 def write_document(document: RulesDocument) -> bytes:
+    return write_yaml(document)
+
+
+def write_yaml(document: msgspec.Struct) -> bytes:
     import yaml  # noqa: PLC0415
 
     text: str = yaml.safe_dump(msgspec.to_builtins(document), sort_keys=False)

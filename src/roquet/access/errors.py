@@ -3,7 +3,9 @@
 RoquetError
 ├── BadRules        a file of accounts is invalid; the rules in force stay
 ├── RulesNotSaved   the file cannot be written; nothing has changed
-└── UnknownAccount  no account has this access key
+├── UnknownAccount  no account has this access key
+├── UnknownUser     no user has this name
+└── UnknownPolicy   the user has no policies
 """
 
 from pathlib import Path
@@ -31,3 +33,15 @@ class UnknownAccount(RoquetError):
     def __init__(self, access_key: str) -> None:
         super().__init__(f"no account has the access key {access_key[:100]!r}")
         self.access_key = access_key
+
+
+class UnknownUser(RoquetError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no user has the name {name[:100]!r}")
+        self.name = name
+
+
+class UnknownPolicy(RoquetError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"user {name[:100]!r} has no policies")
+        self.name = name

@@ -8,6 +8,7 @@ import msgspec
 
 from roquet.access.account_store import AccountStore
 from roquet.access.guard import AccessGuard
+from roquet.access.user_store import UserStore
 from roquet.broker.delays.delays import Delays
 from roquet.broker.messages.appending import Messages
 from roquet.broker.pop.ack_turn import AckTurn
@@ -60,6 +61,8 @@ class Access(msgspec.Struct, frozen=True):
     connection_budget: ConnectionBudget
     # None without access control.
     accounts: AccountStore | None
+    # None without users of 5.x.
+    users: UserStore | None
     guard: AccessGuard | None
 
 

@@ -7,11 +7,13 @@ end (the disk and the replicas that are awaited have it), and the log of a slave
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from roquet.access.account_store import AccountStore, open_account_store
-from roquet.access.guard import AccessGuard
+from roquet.access.guard import AccessGuard, GuardedUsers
+from roquet.access.user_store import FILE_NAME, UserStore, open_user_store
 from roquet.broker.broker import Access, Background, Broker, Clients, WaitingMessages
 from roquet.broker.delays.delays import loaded_delays
 from roquet.broker.delays.delivering import save_progress
@@ -100,6 +102,7 @@ def build_broker(
     secret = start.secret
     tls = ServerTls(config.tls, clock)
     accounts = open_account_store(config, disk, clock)
+    users = open_user_store(config, _users_path(config), disk)
     lost: set[str] = set()
 
     def kept(name: str, table: LoadedTable) -> Saver:
@@ -200,7 +203,7 @@ def build_broker(
         waiting=waiting,
         replication=replication,
         registrar=registrar,
-        access=_access(config, clock, tls, accounts),
+        access=_access(config, clock, tls, accounts, users),
         statistics=statistics,
         background=Background(services, Pauses()),
     )
@@ -208,14 +211,36 @@ def build_broker(
     return broker
 
 
+def _users_path(config: BrokerConfig) -> Path:
+    return config.users_file or config.store.layout.config / FILE_NAME
+
+
 def _access(
-    config: BrokerConfig, clock: Clock, tls: ServerTls, accounts: AccountStore | None
+    config: BrokerConfig,
+    clock: Clock,
+    tls: ServerTls,
+    accounts: AccountStore | None,
+    users: UserStore | None,
 ) -> Access:
+    is_open = accounts is None and users is None
     return Access(
         tls=tls,
         connection_budget=ConnectionBudget(clock, config.server_limits),
         accounts=accounts,
-        guard=None if accounts is None else AccessGuard(accounts, clock),
+        users=users,
+        guard=None if is_open else AccessGuard(accounts, clock, _guarded_users(config, users)),
+    )
+
+
+def _guarded_users(config: BrokerConfig, users: UserStore | None) -> GuardedUsers | None:
+    if users is None:
+        return None
+    return GuardedUsers(
+        store=users,
+        cluster_name=config.cluster_name,
+        authorization=config.authorization,
+        unauthenticated=config.unauthenticated_codes,
+        unauthorized=config.unauthorized_codes,
     )
 
 

@@ -53,6 +53,8 @@ def start_upkeep(broker: Broker) -> None:
     if broker.access.accounts is not None:
         looking = broker.access.accounts.watch
         run("look at accounts", looking, on_failure=OnFailure.RESTART)
+    if broker.access.users is not None:
+        run("look at users", broker.access.users.watch, on_failure=OnFailure.RESTART)
     every("tick", _TICK_S, lambda: _tick(broker))
     run("file keys", lambda: _file_keys(broker.store), on_failure=OnFailure.RESTART)
     run("save offsets", lambda: _save_offsets(broker), on_failure=OnFailure.RESTART)

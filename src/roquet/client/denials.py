@@ -22,6 +22,7 @@ _SENTENCES: Final = {
     "No acl config for": Denial.WRONG_CREDENTIALS,
     "No default permission for": Denial.NO_RIGHT,
     "Need admin permission": Denial.NO_RIGHT,
+    "has no permission": Denial.NO_RIGHT,
     # The class of the exception, before other text of a broker.
     "acl.common.AclException": Denial.NO_RIGHT,
 }

@@ -14,7 +14,9 @@ from typing import Final
 
 from roquet.access.accounts import AccessRules, Account, lacking
 from roquet.access.needs import group_need
-from roquet.broker.broker import Broker
+from roquet.access.policies import wanted_by
+from roquet.access.users import User, refusal
+from roquet.broker.broker import Access, Broker
 from roquet.grpc.calls import Call
 from roquet.grpc.codes import Code, RefusedCall
 from roquet.grpc.schema import Message
@@ -25,40 +27,62 @@ _AUTHORIZATION: Final = re.compile(
     r"MQv2-HMAC-SHA1 +Credential=([^,/]*)[^,]*, *SignedHeaders=x-mq-date-time,"
     r" *Signature=([0-9a-fA-F]*) *"
 )
+_NO_ACCOUNTS: Final = AccessRules()
 
 
 def check_access(broker: Broker, call: Call, needs: Iterable[Need]) -> None:
     """Raises RefusedCall. Without access control everything is allowed."""
-    accounts = broker.access.accounts
-    if accounts is None:
+    if broker.access.guard is None:
         return
-    account = _authenticated(accounts.rules, call)
-    lack = None if account is None else lacking(account, needs)
+    sender = _authenticated(broker.access, call)
+    if isinstance(sender, User):
+        if broker.config.authorization:
+            _check_policies(sender, call, needs)
+        return
+    lack = None if sender is None else lacking(sender, needs)
     if lack is not None:
-        text = f"account {account.access_key!r} has no right to {lack.topic}" if account else ""
+        text = f"account {sender.access_key!r} has no right to {lack.topic}" if sender else ""
         raise RefusedCall(Code.UNAUTHORIZED, text)
 
 
-def _authenticated(rules: AccessRules, call: Call) -> Account | None:
+def _check_policies(user: User, call: Call, needs: Iterable[Need]) -> None:
+    reason = refusal(user, map(wanted_by, needs), call.connection.peer_ip)
+    if reason is not None:
+        raise RefusedCall(Code.UNAUTHORIZED, reason)
+
+
+def _authenticated(access: Access, call: Call) -> Account | User | None:
     """None where a trusted address needs no account. Raises RefusedCall."""
     ip = call.connection.peer_ip
+    rules = _NO_ACCOUNTS if access.accounts is None else access.accounts.rules
     if rules.trusts(ip):
         return None
     found = _AUTHORIZATION.fullmatch(call.metadata.get("authorization", ""))
     if found is None or not found[1]:
         text = "this broker has access control: give the SDK an access key and its secret"
         raise RefusedCall(Code.UNAUTHORIZED, text)
+    user = None if access.users is None else access.users.rules.users.get(found[1])
+    if user is not None:
+        _check_signature(call, found, user.password)
+        if not user.is_enabled:
+            raise RefusedCall(Code.UNAUTHORIZED, f"user {user.name} is disabled")
+        return user
     account = rules.accounts.get(found[1])
     if account is not None and account.trusted_addresses.include(ip):
         return None
-    secret = rules.decoy_secret if account is None else account.secret_key
+    _check_signature(call, found, None if account is None else account.secret_key)
+    return account
+
+
+def _check_signature(call: Call, found: re.Match[str], secret: str | None) -> None:
+    """An unknown account takes as long as a known one. Raises RefusedCall."""
     signed = call.metadata.get("x-mq-date-time", "").encode("latin-1")
     # SHA-1 is what SDKs sign with.
-    signature = hmac.new(secret.encode(), signed, hashlib.sha1).hexdigest()
-    if account is None or not hmac.compare_digest(signature, found[2].lower()):
+    key = (_NO_ACCOUNTS.decoy_secret if secret is None else secret).encode()
+    signature = hmac.new(key, signed, hashlib.sha1).hexdigest()
+    if secret is None or not hmac.compare_digest(signature, found[2].lower()):
         text = f"the signature of access key {found[1][:100]!r} is not valid"
         raise RefusedCall(Code.UNAUTHORIZED, text)
-    return account
 
 
 # What each call needs.

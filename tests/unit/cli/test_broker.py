@@ -16,8 +16,9 @@ from tests.support.our_cluster import OurBroker
     [
         ("aclEnable=TRUE\n", "aclEnable needs a file of accounts: set aclFile"),
         ("aclEnable=yes\n", "aclEnable='yes': expected true or false"),
-        ("authenticationEnabled=true\n", "authenticationEnabled=true is not supported"),
-        ("authorizationEnabled=true\n", "authorizationEnabled=true is not supported"),
+        ("authenticationEnabled=yes\n", "authenticationEnabled='yes': expected true or false"),
+        ("authorizationEnabled=true\n", "authorizationEnabled needs authenticationEnabled=true"),
+        ("initAuthenticationUser=ann\n", "initAuthenticationUser"),
         ("tlsEnable=true\n", "tlsEnable=true is not supported"),
         ("tls.server.mode=enforced\n", "tls.server.mode='enforced': expected disabled or"),
         ("tls.server.certPath=nowhere.pem\n", "TLS cannot use certificate nowhere"),

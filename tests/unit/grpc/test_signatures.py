@@ -25,6 +25,18 @@ accounts:
   topicPerms: [orders=PUB]
 """
 
+USERS = f"""
+users:
+- {{username: ann, password: {SECRET}}}
+- {{username: root, password: {SECRET}, userType: Super}}
+- {{username: gone, password: {SECRET}, userType: Super, userStatus: disable}}
+acls:
+- subject: User:ann
+  policies:
+  - entries:
+    - {{resource: Topic:orders, actions: [Pub], decision: Allow}}
+"""
+
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[GrpcTestClient]:
@@ -79,3 +91,29 @@ async def test_settings_of_nobody_are_refused(client: GrpcTestClient) -> None:
     client.send(stream, pb.TelemetryCommand(settings=pb.Settings(publishing=publishing)))
     found = await client.finished(stream)
     assert "UNAUTHORIZED" in found.headers["grpc-message"]
+
+
+async def test_a_user_has_the_rights_of_its_policies(tmp_path: Path) -> None:
+    users = tmp_path / "users.yml"
+    users.write_text(USERS)
+    async with broker_bed(
+        tmp_path, authentication=True, authorization=True, users_file=users
+    ) as bed:
+        broker = bed.broker
+        for topic in ("orders", "others"):
+            broker.tables.topics.find_or_create(topic, 1)
+        place = Address("127.0.0.1", 0)
+        async with (
+            serve_grpc(place, broker, lambda: broker, bed.clock) as port,
+            grpc_client(port) as client,
+        ):
+            for topic, key, secret, code in (
+                ("orders", "ann", SECRET, Code.OK),
+                ("others", "ann", SECRET, Code.UNAUTHORIZED),
+                ("others", "root", SECRET, Code.OK),
+                ("orders", "gone", SECRET, Code.UNAUTHORIZED),
+                ("orders", "ann", "wrong", Code.UNAUTHORIZED),
+                ("orders", "nobody", SECRET, Code.UNAUTHORIZED),
+            ):
+                headers = signed(key, secret)
+                assert await client.refused("QueryRoute", route(topic), **headers) == code

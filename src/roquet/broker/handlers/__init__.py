@@ -18,6 +18,7 @@ from roquet.broker.handlers import (
     sending,
     topics,
     transactions,
+    users,
 )
 
 ROUTES = (
@@ -33,5 +34,6 @@ ROUTES = (
     *transactions.ROUTES,
     *runtime.ROUTES,
     *accounts.ROUTES,
+    *users.ROUTES,
     *roles.ROUTES,
 )

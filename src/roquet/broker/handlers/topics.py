@@ -55,6 +55,14 @@ def update_topics(broker: Broker, request: Request[AddressedHeader]) -> Deferred
     return _update_topics(broker, request, body.topic_config_list)
 
 
+def refuse_static_topic(_broker: Broker, request: Request[CreateTopicHeader]) -> Reply:
+    raise Refused(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        f"topic {request.header.topic[:127]!r}: static topics, whose queues are mapped to brokers,"
+        " are not supported; create the topic with updateTopic at each broker",
+    )
+
+
 def delete_topic(broker: Broker, request: Request[DeleteTopicHeader]) -> Deferred:
     """The messages stay in the log until they expire, but no queue leads to them any more."""
     topic = request.header.topic
@@ -154,6 +162,7 @@ def _check_may_change(broker: Broker, request: Request[Any], topic: str) -> None
 ROUTES = (
     on(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicHeader, update_topic),
     on(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, AddressedHeader, update_topics),
+    on(RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, CreateTopicHeader, refuse_static_topic),
     on(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader, delete_topic),
     on(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigHeader, get_topic, needs=any_topic("topic")),
     on(RequestCode.GET_ALL_TOPIC_CONFIG, AllTopicConfigsHeader, get_all_topics, needs=EVERYTHING),

@@ -18,6 +18,7 @@ from roquet.access.accounts import OwnAccount
 from roquet.broker.replication.in_sync import AckPolicy, AckRule
 from roquet.net.limits import DEFAULT_LIMITS, DEFAULT_SERVER_LIMITS, ConnectionLimits, ServerLimits
 from roquet.net.tls.settings import TlsFiles, TlsSettings
+from roquet.protocol.bodies.brokers import User
 from roquet.protocol.bodies.pop import MessageRequestMode
 from roquet.protocol.codes import Permission
 from roquet.protocol.host import Address
@@ -93,6 +94,14 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     home: Path | None = None  # rocketmqHome
     # Whether requests of administrators are refused on plain connections; not a key of Apache's.
     admin_requires_tls: bool = False  # aclAdminRequiresTls
+    # Users and policies of 5.x, in a file that is not a key of Apache's.
+    authentication: bool = False  # authenticationEnabled
+    authorization: bool = False  # authorizationEnabled
+    users_file: Path | None = None  # usersFile
+    first_user: User | None = None  # initAuthenticationUser
+    # Codes of requests that need no user, or no policy.
+    unauthenticated_codes: tuple[str, ...] = ()  # authenticationWhitelist
+    unauthorized_codes: tuple[str, ...] = ()  # authorizationWhitelist
     # The identity of this broker.
     own_account: OwnAccount | None = None  # innerClientAuthenticationCredentials
 

@@ -10,6 +10,9 @@ from roquet.access.accounts import read_own_account
 from roquet.net.address_server import read_source
 from roquet.net.addresses import is_wildcard, read_place, split_address
 from roquet.net.errors import BadAddress
+from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.brokers import User
+from roquet.protocol.errors import BadBody
 from roquet.protocol.names import is_name
 from roquet.settings.options import (
     NOT_SHOWN,
@@ -75,6 +78,21 @@ def _parse_etcd_servers(text: str) -> tuple[str, ...]:
     return servers
 
 
+def _parse_user(text: str) -> User:
+    """Raises ValueError, which does not show the text."""
+    try:
+        user = read_body(User, text.encode())
+    except BadBody:
+        raise ValueError("no user") from None
+    if not user.username or not user.password:
+        raise ValueError("no user")
+    return user
+
+
+def _parse_codes(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
 def _parse_hours(text: str) -> tuple[int, ...]:
     hours = tuple(map(parse_number, split_list(text)))
     if not hours or not all(0 <= hour < 24 for hour in hours):
@@ -114,6 +132,10 @@ OWN_ACCOUNT: Final = OptionKind(
     lambda _account: NOT_SHOWN,
     is_secret=True,
 )
+FIRST_USER: Final = OptionKind(
+    '{"username":"...","password":"..."}', _parse_user, lambda _user: NOT_SHOWN, is_secret=True
+)
+CODES: Final = OptionKind("request codes, separated by commas", _parse_codes, ",".join)
 DIRECTORY: Final = OptionKind("one directory", _parse_directory)
 ADDRESS: Final = OptionKind("host:port", _of_addresses(_parse_address))
 PLACE: Final = OptionKind("HOST:PORT, or a port for this machine only", _of_addresses(read_place))

@@ -15,7 +15,10 @@ from roquet.settings.options import (
     parse_boolean,
 )
 
-_ACCOUNTS: Final = "set it to false, and use aclEnable, with accounts in a file"
+_MIGRATED: Final = (
+    "set it to false, and aclEnable=true: accounts of plain_acl.yml are obeyed beside users"
+)
+_OWN_CLASS: Final = "remove it; users and policies are in a file, see docs/security.md"
 _FAILOVER_REMEDY: Final = (
     "remove it; failover is configured with replication.etcd, see docs/replication.md"
 )
@@ -27,15 +30,28 @@ _PAGE: Final = "set it to false, and use namesrvAddr=http://host:8080/rocketmq/n
 _ROCKSDB: Final = "its messages would not be read: let Apache consume them, then remove it"
 _NO_LIGHT_QUEUES: Final = "set it to false, and use topics"
 
-_USERS: Final = Unsupported(parse_boolean, "users and policies in a database", _ACCOUNTS)
+
+def _is_foreign_class(text: str) -> bool:
+    """Apache's own classes do what is done here."""
+    return bool(text.strip()) and not text.strip().startswith("org.apache.rocketmq.auth.")
+
+
+_CLASS: Final = Unsupported(_is_foreign_class, "access control by a class of one's own", _OWN_CLASS)
 _REPLICAS: Final = Unsupported(is_more_than_one, "replicas on several brokers", _ACKNOWLEDGE)
 _FAILOVER: Final = Unsupported(parse_boolean, "failover to another broker", _FAILOVER_REMEDY)
 _IN_ROCKSDB: Final = Unsupported(parse_boolean, "messages in a RocksDB database", _ROCKSDB)
 
 UNSUPPORTED: Final = {
     # Access control and consumers.
-    "authenticationEnabled": _USERS,
-    "authorizationEnabled": _USERS,
+    "authenticationMetadataProvider": _CLASS,
+    "authenticationProvider": _CLASS,
+    "authenticationStrategy": _CLASS,
+    "authorizationMetadataProvider": _CLASS,
+    "authorizationProvider": _CLASS,
+    "authorizationStrategy": _CLASS,
+    "migrateAuthFromV1Enabled": Unsupported(
+        parse_boolean, "converting accounts of 4.x into users", _MIGRATED
+    ),
     "rejectPullConsumerEnable": Unsupported(
         parse_boolean, "refusing pull consumers", "set it to false"
     ),
@@ -136,12 +152,9 @@ _KEYS: Final = {
         warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark
         writeWithoutMmap
     """,
-    "details of access control in the form of 5.x, which is refused as a whole": """
+    "caches and the database of users, which are in a file here": """
         aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath
-        authenticationMetadataProvider authenticationProvider authenticationStrategy
-        authenticationWhitelist authorizationMetadataProvider authorizationProvider
-        authorizationStrategy authorizationWhitelist clusterName configName
-        initAuthenticationUser migrateAuthFromV1Enabled
+        clusterName configName
         statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
         statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
         userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond

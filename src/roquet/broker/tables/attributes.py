@@ -3,8 +3,8 @@
     +message.type=FIFO,-cleanup.policy      in a header
     {"+message.type": "FIFO", "-cleanup.policy": ""}      in a body
 
-Attributes are stored and returned, and have no effect. One that asks for another kind of storage is
-refused: messages would be kept and cleaned differently from what an operator expects.
+Attributes are stored and returned. One that asks for another kind of storage or delivery is
+refused: messages would be kept, cleaned or delivered differently from what operators expect.
 """
 
 from collections.abc import Mapping
@@ -25,6 +25,12 @@ class _Limit(msgspec.Struct, frozen=True):
 _LIMITS: Final = {
     "queue.type": _Limit("SimpleCQ", "queues of another kind"),
     "cleanup.policy": _Limit("DELETE", "that only the last message of each key is kept"),
+}
+_TYPE: Final = "message.type"
+# By the kind of topic.
+_PROMISES: Final = {
+    "priority": "that urgent messages are delivered first",
+    "lite": "lite topics below it",
 }
 
 
@@ -63,3 +69,7 @@ def check_supported(topic: str, attributes: Mapping[str, str]) -> None:
         value = attributes.get(name, limit.kept)
         if value.lower() != limit.kept.lower():
             raise AttributeNotKept(topic, f"{name}={value}", limit.promise, f"{name}={limit.kept}")
+    kind = attributes.get(_TYPE, "")
+    promise = _PROMISES.get(kind.lower())
+    if promise is not None:
+        raise AttributeNotKept(topic, f"{_TYPE}={kind}", promise, f"{_TYPE}=NORMAL")

@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
 
+from roquet.cli.account import users
 from roquet.cli.account.places import AccountPlace, SettingsByPlaces, account_places, alike
 from roquet.cli.admin_commands.commands import Commands, Session, define_confirmation, is_confirmed
 from roquet.cli.admin_commands.failures import DONE, MISUSED, NOT_FOUND, Failed
@@ -80,6 +81,7 @@ def define(parser: ArgumentParser) -> None:
     remove.add_argument("access_key", metavar="ACCESS_KEY")
     define_confirmation(remove)
     _define_places(remove)
+    users.define(commands.parser("user", "Users of 5.x and their policies (ACL 2.0)."))
 
 
 def _define_places(parser: ArgumentParser) -> None:

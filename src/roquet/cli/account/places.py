@@ -140,8 +140,8 @@ class AccountsAtBroker:
             if refused.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
             raise Failed(
-                f"broker {self.name} does not support these accounts; Apache 5.x keeps users in a"
-                " database: see listUser and createUser of Apache's mqadmin"
+                f"broker {self.name} does not support these accounts; Apache 5.x has users: see"
+                " roquet account user list"
             ) from None
         except Unreachable:
             # Without access control, a broker of 4.9 fails and answers nothing.

@@ -18,6 +18,7 @@ from roquet.cli.mqadmin import (
     name_servers,
     response_times,
     topics,
+    users,
 )
 from roquet.cli.mqadmin.declaring import Command, option
 
@@ -29,6 +30,7 @@ COMMANDS: Final = {
     **messages.COMMANDS,
     **response_times.COMMANDS,
     **exports.COMMANDS,
+    **users.COMMANDS,
 }
 
 

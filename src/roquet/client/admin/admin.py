@@ -28,6 +28,7 @@ from roquet.client.admin import (
     sending,
     topics as topic_queries,
     tracking,
+    users as user_queries,
     waiting as waiting_queries,
 )
 from roquet.client.admin.cluster import AccountSettings, BrokerAccounts, BrokerInfo, Promotion
@@ -42,6 +43,7 @@ from roquet.client.admin.progress import GroupProgress
 from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.admin.servers import AdminConfig, AdminOptions, AdminServers
 from roquet.client.admin.topics import BrokerRoute, TopicSettings, TopicStatistics
+from roquet.client.admin.users import UserSettings
 from roquet.client.admin.waiting import WaitingMessages
 from roquet.client.cluster.instance import ClientInstance, ToolSession
 from roquet.client.group.start_offset import StartFrom
@@ -531,8 +533,7 @@ class AsyncAdmin(AsyncResource):
     async def demote_broker(self, address: str, broker_id: int, *, force: bool = False) -> None:
         """Makes the master at this address a slave with this id; Roquet brokers only.
 
-        Unless `force` is set, it waits for a slave that is fully caught up. Where etcd decides
-        which broker is master, another one is elected.
+        Unless `force` is set, it waits for a slave with all messages. etcd elects another master.
         """
         await cluster_queries.demote_broker(self._servers(), address, broker_id, force=force)
 
@@ -551,13 +552,26 @@ class AsyncAdmin(AsyncResource):
         secret_key: str | None = None,
     ) -> None:
         """Creates or changes an account; without `secret_key` it keeps its secret."""
-        await cluster_queries.put_account(
-            self._servers(), address, access_key, settings, secret_key
-        )
+        servers = self._servers()
+        await cluster_queries.put_account(servers, address, access_key, settings, secret_key)
 
     async def delete_account(self, address: str, access_key: str) -> None:
         """Raises RequestRefused for an account that does not exist."""
         await cluster_queries.delete_account(self._servers(), address, access_key)
+
+    async def broker_users(self, address: str) -> dict[str, UserSettings]:
+        """The users of 5.x of the broker at this address, without their passwords."""
+        return await user_queries.users_at(self._servers(), address)
+
+    async def put_user(
+        self, address: str, name: str, settings: UserSettings, *, password: str | None = None
+    ) -> None:
+        """Creates or changes a user and its policies; only a new one needs a password."""
+        await user_queries.put_user(self._servers(), address, name, settings, password)
+
+    async def delete_user(self, address: str, name: str) -> None:
+        """With its policies."""
+        await user_queries.delete_user(self._servers(), address, name)
 
     # Settings of name servers, and the key-value pairs that they keep.
 

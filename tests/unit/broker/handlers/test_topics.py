@@ -303,3 +303,17 @@ async def test_the_kind_of_queues_that_there_is_may_be_asked_for(
     attributes = "+queue.type=SimpleCQ,+cleanup.policy=DELETE,+message.type=FIFO"
     reply = await create(client, attributes=attributes, version=VERSION_5_5_0)
     assert reply.code == ResponseCode.SUCCESS
+
+
+async def test_a_static_topic_is_refused(client: BedClient) -> None:
+    header = CreateTopicHeader(
+        topic="mapped",
+        default_topic="TBW102",
+        read_queue_nums=1,
+        write_queue_nums=1,
+        perm=6,
+        topic_filter_type="SINGLE_TAG",
+    )
+    reply = await client.ask(RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, header, b"{}")
+    assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert "static topics" in (reply.remark or "")

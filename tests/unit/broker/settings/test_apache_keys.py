@@ -100,6 +100,10 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
         # These are from 5.x, options of the Java machine, or ours.
         assert ours.keys() - theirs.keys() - POP_KEYS == {
             "aclAdminRequiresTls",
+            "authenticationEnabled",
+            "authenticationWhitelist",
+            "authorizationEnabled",
+            "authorizationWhitelist",
             "bindAddress",
             "checkCRCOnRead",
             "configBlackList",

@@ -12,8 +12,17 @@ from roquet.settings.options import UnsupportedOption
 TEXTS = {
     "allAckInSyncStateSet": ("true", "false"),
     "asyncLearner": ("true", "false"),
-    "authenticationEnabled": ("True", "no"),
-    "authorizationEnabled": ("true", "false"),
+    **dict.fromkeys(
+        (
+            "authenticationMetadataProvider",
+            "authenticationProvider",
+            "authenticationStrategy",
+            "authorizationMetadataProvider",
+            "authorizationProvider",
+            "authorizationStrategy",
+        ),
+        ("com.example.Own", "org.apache.rocketmq.auth.authentication.Any"),
+    ),
     "configManagerVersion": ("v2", "v1"),
     "duplicationEnable": ("true", "false"),
     "enableConsumeQueueExt": ("true", "false"),
@@ -28,6 +37,7 @@ TEXTS = {
     "inSyncReplicas": ("2", "1"),
     "litePullMessageEnable": ("false", "true"),
     "messageStorePlugIn": ("org.apache.rocketmq.tieredstore.TieredMessageStore", " "),
+    "migrateAuthFromV1Enabled": ("true", "false"),
     "minInSyncReplicas": ("2", "1"),
     "popConsumerKVServiceEnable": ("true", "false"),
     "readOnlyCommitLogStorePaths": ("/old/log", ""),

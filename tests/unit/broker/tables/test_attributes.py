@@ -2,13 +2,15 @@
 
 import pytest
 
-from roquet.broker.errors import BadAttributes
+from roquet.broker.errors import AttributeNotKept, BadAttributes
 from roquet.broker.tables.attributes import (
     ATTRIBUTE_COUNT_MAX,
     changed_attributes,
+    check_supported,
     read_attribute_changes,
 )
 from roquet.protocol.codes import ResponseCode
+from tests.support.raising import raises
 
 
 @pytest.mark.parametrize(
@@ -49,3 +51,22 @@ def test_there_are_only_so_many_attributes() -> None:
     attributes = changed_attributes({}, {f"+{n}": "" for n in range(ATTRIBUTE_COUNT_MAX)})
     with pytest.raises(BadAttributes):
         changed_attributes(attributes, {"+one-more": ""})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("message.type", "PRIORITY"),
+        ("message.type", "Lite"),
+        ("queue.type", "BatchCQ"),
+        ("cleanup.policy", "COMPACTION"),
+    ],
+)
+def test_a_topic_that_promises_what_is_missing_is_refused(name: str, value: str) -> None:
+    with raises(AttributeNotKept, topic="orders", attribute=f"{name}={value}"):
+        check_supported("orders", {name: value})
+
+
+def test_other_kinds_of_topics_are_supported() -> None:
+    for kind in ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"):
+        check_supported("orders", {"message.type": kind, "queue.type": "SimpleCQ"})
