@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.support.gates import (
     OTHER_VERSION,
+    few,
     folder_of,
     left_out_table,
     minutes_table,
@@ -93,44 +95,59 @@ def test_of_both(version): pass
 """
 
 
-@pytest.mark.parametrize("worker_count", ["0", "2"])
-@pytest.mark.parametrize(
-    ("gate", "is_right", "exit_code", "closing"),
-    [
-        ("quick", False, 0, "2 passed"),
-        ("full", False, 1, "1 failed, 3 passed"),
-        ("full", True, 0, "4 passed"),
-    ],
+class Run(NamedTuple):
+    gate: str
+    worker_count: int
+    is_right: bool
+    exit_code: int
+    closing: str
+
+
+RUNS = (
+    Run("quick", 0, is_right=False, exit_code=0, closing="2 passed"),
+    Run("full", 0, is_right=False, exit_code=1, closing="1 failed, 3 passed"),
+    # Each worker reports what it leaves out, and that is counted once.
+    Run("quick", 2, is_right=False, exit_code=0, closing="2 passed"),
+    Run("full", 0, is_right=True, exit_code=0, closing="4 passed"),
+    Run("full", 2, is_right=False, exit_code=1, closing="1 failed, 3 passed"),
+    Run("full", 2, is_right=True, exit_code=0, closing="4 passed"),
 )
-def test_a_gate_runs_its_tests_and_ends_with_what_it_left_out(
-    tmp_path: Path, gate: str, is_right: bool, exit_code: int, closing: str, worker_count: str
-) -> None:
+
+
+@pytest.mark.parametrize(
+    "run",
+    few(RUNS, 3, "the full gate with workers, which start slowly"),
+    ids=lambda run: f"{run.gate}-{run.worker_count}-{run.closing}",
+)
+def test_a_gate_runs_its_tests_and_ends_with_what_it_left_out(tmp_path: Path, run: Run) -> None:
     suite = tmp_path / "tests" / "interop"
     suite.mkdir(parents=True)
-    (suite / "test_suite.py").write_text(SUITE.format(is_right=is_right))
+    (suite / "test_suite.py").write_text(SUITE.format(is_right=run.is_right))
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["tests.support.gate_plugin"]')
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = full")
     report = tmp_path / "report.json"
     report.write_text('{"started_s": 0, "seconds": {"tests/unit": 60}}')
     environment = {key: text for key, text in os.environ.items() if "PYTEST" not in key}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", worker_count, "tests"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-n", str(run.worker_count), "tests"],
         cwd=tmp_path,
         env=environment
         | {
+            # Most of the time would go into loading what it does not need.
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}",
-            "ROQUET_GATE": gate,
+            "ROQUET_GATE": run.gate,
             "ROQUET_GATE_REPORT": str(report),
         },
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == exit_code, done.stdout + done.stderr
+    assert done.returncode == run.exit_code, done.stdout + done.stderr
     *_, before, last = done.stdout.splitlines()
     assert before.startswith("  tests/")
-    assert last.removeprefix("=").strip().startswith(closing), last
+    assert last.removeprefix("=").strip().startswith(run.closing), last
     assert "tests/unit          1.0" in done.stdout
     is_told = "tests/interop        1 tests: takes its time" in done.stdout
-    assert is_told == (gate == "quick")
+    assert is_told == (run.gate == "quick")
     assert (f"1 tests: {OTHER_VERSION}" in done.stdout) == is_told

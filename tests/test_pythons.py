@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,13 +17,19 @@ BASE = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 THIS = f"Python {platform.python_version()} ({BASE})"
 
 
+@pytest.fixture(scope="module")
+def made_venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment of this Python; with pip it would take ten seconds."""
+    venv = tmp_path_factory.mktemp("made") / "venv"
+    subprocess.run([BASE, "-m", "venv", "--without-pip", str(venv)], check=True)
+    (venv / "bin" / "pip").touch(mode=0o755)
+    return venv
+
+
 @pytest.fixture
-def venv(tmp_path: Path) -> Path:
-    """An environment of this Python; without pip it takes no time."""
-    command = [BASE, "-m", "venv", "--without-pip", str(tmp_path / "venv")]
-    subprocess.run(command, check=True)
-    (tmp_path / "venv" / "bin" / "pip").touch(mode=0o755)
-    return tmp_path / "venv"
+def venv(made_venv: Path, tmp_path: Path) -> Path:
+    """One that a test may change."""
+    return shutil.copytree(made_venv, tmp_path / "venv", symlinks=True)
 
 
 def make_venv(venv: Path, goal: str, **variables: str) -> list[str]:
@@ -98,7 +105,8 @@ def test_a_python_that_is_too_old_is_refused(venv: Path, tmp_path: Path) -> None
 
 def test_this_python_is_found_and_supported() -> None:
     assert sys.version_info[:2] in supported()
-    assert sys.version_info[:3] in {each.version for each in installed()}
+    # Each one is started: those after it do not matter.
+    assert any(each.version == sys.version_info[:3] for each in installed())
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ delivered since the last save. That comes every second, and in a young broker so
 """
 
 import json
-import os
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,15 +17,15 @@ from roquet.protocol.messages.record import split_records
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.common_requests import common_pull_header, common_send_header, receipt_of
 from tests.support.eventually import wait_until
-from tests.support.gates import few
+from tests.support.gates import IS_LONG, IS_QUICK, few
 from tests.support.our_cluster import OurBroker
 from tests.support.topics import create_topic
 
 TOPIC = "delayed"
-KILL_COUNT = 50 if os.environ.get("ROQUET_LONG") else 3
+KILL_COUNT = 50 if IS_LONG else 3 if not IS_QUICK else 1
 BATCH_COUNT = 200
 CONFIGURATION = {"messageDelayLevel": "1s", "flushDiskType": "SYNC_FLUSH"}
-LIFE_COUNT = 40 if os.environ.get("ROQUET_LONG") else 8
+LIFE_COUNT = 40 if IS_LONG else 8 if not IS_QUICK else 4
 LIFE_S = 0.8
 LEVEL = "DELAY\x011"
 TIMER = "TIMER_DELAY_SEC\x011"

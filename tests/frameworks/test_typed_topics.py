@@ -86,6 +86,15 @@ def ship(parcel: Parcel, message: ReceivedMessage) -> None:
 def other(message: ReceivedMessage) -> None: ...
 
 
+async def many(messages: list[ReceivedMessage]) -> None: ...
+
+
+PushConsumer("127.0.0.1:9876", "billing", other)
+PushConsumer("127.0.0.1:9876", "billing", other, concurrency=3)
+AsyncPushConsumer("127.0.0.1:9876", "billing", many, batch_size=3)
+PushConsumer("127.0.0.1:9876", "billing", lambda message: print(message.body))
+
+
 assert_type(bill(Order(7)), int)
 async_consumer = AsyncPushConsumer("127.0.0.1:9876", "billing")
 
@@ -115,6 +124,9 @@ WRONG = (
     'Message("orders", "text")',
     'Message("orders", b"x", keys=1.5)',
     'Message("orders", b"x", tags=["a", "b"])',
+    # A listener gets a list if there is a batch size, and else one message.
+    'PushConsumer("127.0.0.1:9876", "billing", many)',
+    'AsyncPushConsumer("127.0.0.1:9876", "billing", other, batch_size=3)',
 )
 
 

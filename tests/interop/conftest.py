@@ -13,12 +13,12 @@ from typing import Protocol
 import pytest
 
 from roquet.protocol.frame import SERIALIZER_JSON
-from tests.support.apache import ApacheCluster
-from tests.support.client_servers import ClientServer, client_server
+from tests.support.apache import ApacheBroker, ApacheCluster
+from tests.support.client_servers import ClientServer, PopServer, client_server
 from tests.support.jars import ApacheVersion
 from tests.support.java_client import JavaProducer, JavaPullConsumer
 from tests.support.java_driver import JavaDriver
-from tests.support.our_cluster import Ours, our_cluster
+from tests.support.our_cluster import OurBroker, OurNameServer, Ours, our_cluster
 from tests.support.topics import create_topic
 
 
@@ -83,6 +83,35 @@ def apache(
 def server(request: pytest.FixtureRequest) -> ClientServer:
     """For tests of our clients: Apache's servers of each version, and ours."""
     return client_server(request)
+
+
+@pytest.fixture(scope="session", params=["ours", "Apache"])
+def pop_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PopServer]:
+    """For tests of pops: our broker, and Apache's of the one version that can redeliver them."""
+    directory = tmp_path_factory.mktemp("popping")
+    with OurNameServer(directory / "names") as names:
+        broker: OurBroker | ApacheBroker
+        if request.param == "ours":
+            broker = OurBroker(directory / "broker", names.address)
+        else:
+            broker = ApacheBroker(
+                ApacheVersion.V5_5_0,
+                directory / "broker",
+                names.address,
+                configuration={"timerWheelEnable": "true"},
+            )
+        with broker:
+            yield PopServer(names.address, broker.address, broker.broker_name)
+
+
+@pytest.fixture
+def pop_topic(pop_server: PopServer, new_name: Callable[[str], str]) -> str:
+    """A topic of one queue."""
+    topic = new_name("topic")
+    create_topic(pop_server.broker, topic)
+    return topic
 
 
 @pytest.fixture(params=list(ApacheVersion), ids=lambda version: f"client-{version}")

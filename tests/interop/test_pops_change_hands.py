@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.headers.pop import AckMessageHeader
 from tests.support.apache import ApacheBroker
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.common_requests import common_send_header, receipt_of
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
 from tests.support.our_cluster import OurBroker, OurNameServer
-from tests.support.popped import GROUP, TOPIC, Popped, pop_header, topic_of
+from tests.support.popped import TOPIC, Popped, ack_header, pop_header
 from tests.support.topics import create_topic
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("our-broker")]
@@ -37,14 +36,7 @@ def pop(peer: BlockingPeer, count: int = 32) -> Popped:
 
 
 def ack(peer: BlockingPeer, popped: Popped, index: int) -> None:
-    receipt = popped.receipts[index]
-    header = AckMessageHeader(
-        consumer_group=GROUP,
-        topic=topic_of(receipt),
-        queue_id=receipt.queue_id,
-        extra_info=receipt.text,
-        offset=receipt.offset,
-    )
+    header = ack_header(popped.receipts[index])
     assert peer.call(RequestCode.ACK_MESSAGE, header).code == ResponseCode.SUCCESS
 
 

@@ -17,6 +17,13 @@ class ClientServer(NamedTuple):
     is_apache: bool
 
 
+class PopServer(NamedTuple):
+    name_server: str
+    broker: str
+    # Receipts have it.
+    broker_name: str
+
+
 def client_server(request: pytest.FixtureRequest) -> ClientServer:
     """By the parameter of a fixture: a version of Apache, or None for ours."""
     version: ApacheVersion | None = request.param

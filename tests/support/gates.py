@@ -24,6 +24,7 @@ OTHER_VERSION: Final = "the same with the other Apache version"
 FEWER: Final = {
     "tests/property": "200 new examples a test instead of the same 50",
     "tests/faults": "four times as many faults of each rig",
+    "tests/crash": "more kills of a broker that delivers delayed messages",
 }
 # Where the Apache version in the id of a test is the one that it runs with.
 JUDGED: Final = ("tests/interop/", "tests/pipeline/")

@@ -97,15 +97,27 @@ def topic_of(receipt: Receipt, group: str = GROUP, topic: str = TOPIC) -> str:
     return topic if receipt.kind == "0" else pop_retry_topic(group, topic)
 
 
-async def ack(client: BedClient, receipt: Receipt, **members: Any) -> Command:
-    values: dict[str, Any] = {
+def ack_header(receipt: Receipt, **members: Any) -> AckMessageHeader:
+    return AckMessageHeader(**(_message_of(receipt) | members))
+
+
+def change_header(receipt: Receipt, invisible_ms: int, **members: Any) -> ChangeInvisibleTimeHeader:
+    values = _message_of(receipt) | {"invisible_time": invisible_ms}
+    return ChangeInvisibleTimeHeader(**(values | members))
+
+
+def _message_of(receipt: Receipt) -> dict[str, Any]:
+    return {
         "consumer_group": GROUP,
         "topic": topic_of(receipt),
         "queue_id": receipt.queue_id,
         "extra_info": receipt.text,
         "offset": receipt.offset,
     }
-    header = AckMessageHeader(**(values | members))
+
+
+async def ack(client: BedClient, receipt: Receipt, **members: Any) -> Command:
+    header = ack_header(receipt, **members)
     return await client.ask(RequestCode.ACK_MESSAGE, header, version=VERSION_5_5_0)
 
 
@@ -113,15 +125,7 @@ async def change(
     client: BedClient, receipt: Receipt, invisible_ms: int, *, suspend: bool = False
 ) -> Receipt:
     """The new receipt."""
-    header = ChangeInvisibleTimeHeader(
-        consumer_group=GROUP,
-        topic=topic_of(receipt),
-        queue_id=receipt.queue_id,
-        extra_info=receipt.text,
-        offset=receipt.offset,
-        invisible_time=invisible_ms,
-        suspend=suspend,
-    )
+    header = change_header(receipt, invisible_ms, suspend=suspend)
     reply = await client.ask(
         RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, version=VERSION_5_5_0
     )

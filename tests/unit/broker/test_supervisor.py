@@ -2,12 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from roquet import AsyncAdmin, AsyncProducer, Message, Promotion
 from roquet.broker.replication.epochs import AssignedRole
@@ -16,8 +13,6 @@ from roquet.broker.settings.config import BrokerConfig, BrokerRole
 from roquet.broker.supervisor import BrokerSupervisor, observed, supervised_broker
 from roquet.client.errors import NotTheLongestLog, RequestRefused
 from roquet.clock import SystemClock
-from roquet.namesrv.config import NameServerConfig
-from roquet.namesrv.server import serve_names
 from roquet.settings.options import ConfigError
 from roquet.store.errors import StoreUnavailable
 from tests.support.drafts import draft
@@ -25,53 +20,18 @@ from tests.support.eventually import eventually
 from tests.support.golden_replication import log_bytes
 from tests.support.quick_disk import QuickDisk
 from tests.support.raising import raises
+from tests.support.secret_place import SecretPlace, address, secret_place
 from tests.support.stores import bodies, small_config
 
 pytestmark = pytest.mark.slow
 
-HOST = "127.0.0.1"
 TOPIC = "TopicA"
 
 
-class Place:
-    """A directory with a name server, where brokers live."""
-
-    def __init__(self, directory: Path, name_server: str) -> None:
-        self.directory = directory
-        self.name_server = name_server
-        self.secret = directory / "secret"
-        self.secret.write_text("a secret of many bytes")
-        self.running = AsyncExitStack()
-
-    async def start(
-        self, name: str, role: BrokerRole, broker_id: int, **settings: Any
-    ) -> BrokerSupervisor:
-        config = BrokerConfig(
-            store=small_config(self.directory / name),
-            broker_name="broker-a",
-            role=role,
-            broker_id=0 if role is not BrokerRole.SLAVE else broker_id,
-            replica_id=broker_id,
-            listen_port=0,
-            name_servers=(self.name_server,),
-            replication_secret_file=self.secret,
-            ha_heartbeat_interval_ms=50,
-        )
-        life = supervised_broker(replace(config, **settings), SystemClock(), QuickDisk())
-        return await self.running.enter_async_context(life)
-
-
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    config = NameServerConfig(host=HOST, port=0, kv_config_path=tmp_path / "kv.json")
-    async with serve_names(config, SystemClock(), QuickDisk()) as names:
-        place = Place(tmp_path, f"{HOST}:{names.config.port}")
-        async with place.running:
-            yield place
-
-
-def address(life: BrokerSupervisor) -> str:
-    return f"{HOST}:{life.broker.config.listen_port}"
+async def place(tmp_path: Path) -> AsyncIterator[SecretPlace]:
+    async with secret_place(tmp_path) as place:
+        yield place
 
 
 def is_linked(slave: BrokerSupervisor) -> bool:
@@ -83,7 +43,7 @@ def has_all(slave: BrokerSupervisor, master: BrokerSupervisor) -> bool:
     return is_linked(slave) and slave.broker.store.log_end == master.broker.store.log_end
 
 
-async def send(place: Place, *texts: bytes) -> None:
+async def send(place: SecretPlace, *texts: bytes) -> None:
     async with AsyncProducer(place.name_server, "producers") as producer:
         for text in texts:
             await producer.send(Message(TOPIC, text))
@@ -103,7 +63,7 @@ async def test_a_fault_of_ours_at_the_start_is_raised(tmp_path: Path) -> None:
             pass
 
 
-async def test_a_planned_switch_loses_nothing_and_both_go_on(place: Place) -> None:
+async def test_a_planned_switch_loses_nothing_and_both_go_on(place: SecretPlace) -> None:
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1, ack_policy=AckPolicy.ONE)
     two = await place.start("two", BrokerRole.SLAVE, 2, ack_policy=AckPolicy.ONE)
     await eventually(lambda: one.broker.replication.replicas.slaves)
@@ -130,7 +90,7 @@ async def test_a_planned_switch_loses_nothing_and_both_go_on(place: Place) -> No
 
 
 async def test_what_only_the_old_master_had_is_cut_off_and_kept(
-    place: Place, caplog: pytest.LogCaptureFixture
+    place: SecretPlace, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
     two = await place.start("two", BrokerRole.SLAVE, 2)
@@ -148,7 +108,9 @@ async def test_what_only_the_old_master_had_is_cut_off_and_kept(
     assert f"they are kept in {kept[0]}" in caplog.text
 
 
-async def test_a_slave_that_lacks_what_another_has_is_promoted_by_force_only(place: Place) -> None:
+async def test_a_slave_that_lacks_what_another_has_is_promoted_by_force_only(
+    place: SecretPlace,
+) -> None:
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
     two = await place.start("two", BrokerRole.SLAVE, 2)
     three = await place.start("three", BrokerRole.SLAVE, 3)
@@ -169,7 +131,7 @@ async def test_a_slave_that_lacks_what_another_has_is_promoted_by_force_only(pla
 
 
 async def test_what_an_operator_made_of_it_survives(
-    place: Place, caplog: pytest.LogCaptureFixture
+    place: SecretPlace, caplog: pytest.LogCaptureFixture
 ) -> None:
     two = await place.start("two", BrokerRole.SLAVE, 2)
     async with AsyncAdmin(place.name_server) as admin:
@@ -182,21 +144,21 @@ async def test_what_an_operator_made_of_it_survives(
     assert "an operator has made broker-a a master" in caplog.text
 
 
-async def test_without_a_secret_no_slave_is_promoted(place: Place) -> None:
+async def test_without_a_secret_no_slave_is_promoted(place: SecretPlace) -> None:
     two = await place.start("two", BrokerRole.SLAVE, 2, replication_secret_file=None)
     async with AsyncAdmin(place.name_server) as admin:
         with pytest.raises(RequestRefused, match=r"replication\.secretFile"):
             await admin.promote_broker(address(two))
 
 
-async def test_a_secret_that_is_too_short_is_refused(place: Place) -> None:
+async def test_a_secret_that_is_too_short_is_refused(place: SecretPlace) -> None:
     place.secret.write_text("short")
     with raises(ConfigError, key="replication.secretFile"):
         await place.start("one", BrokerRole.ASYNC_MASTER, 1)
 
 
 async def test_a_master_that_was_succeeded_steps_down_by_itself(
-    place: Place, caplog: pytest.LogCaptureFixture
+    place: SecretPlace, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The name server knows its successor."""
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
@@ -212,7 +174,7 @@ async def test_a_master_that_was_succeeded_steps_down_by_itself(
     assert f"{address(two)} is the master of broker-a in epoch 2" in caplog.text
 
 
-async def test_a_master_that_was_succeeded_starts_as_a_slave(place: Place) -> None:
+async def test_a_master_that_was_succeeded_starts_as_a_slave(place: SecretPlace) -> None:
     """From its own file, as a service manager starts it."""
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
     two = await place.start("two", BrokerRole.SLAVE, 2)
@@ -230,7 +192,7 @@ async def test_a_master_that_was_succeeded_starts_as_a_slave(place: Place) -> No
     assert again.secret.epochs.assigned_role == AssignedRole(is_master=False, broker_id=1)
 
 
-async def test_of_two_masters_of_one_epoch_the_second_takes_no_messages(place: Place) -> None:
+async def test_of_two_masters_of_one_epoch_the_second_takes_no_messages(place: SecretPlace) -> None:
     """Both were made masters while no name server knew of the other."""
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
     two = await place.start("two", BrokerRole.ASYNC_MASTER, 2, name_servers=())
@@ -244,9 +206,9 @@ async def test_of_two_masters_of_one_epoch_the_second_takes_no_messages(place: P
     assert observed(two).unready_reasons()
 
 
-async def test_a_promoted_slave_promises_what_its_master_did(place: Place) -> None:
-    one = await place.start("one", BrokerRole.SYNC_MASTER, 1)
-    two = await place.start("two", BrokerRole.SLAVE, 2)
+async def test_a_promoted_slave_promises_what_its_master_did(place: SecretPlace) -> None:
+    one = await place.start("one", BrokerRole.SYNC_MASTER, 1, ack_policy=None)
+    two = await place.start("two", BrokerRole.SLAVE, 2, ack_policy=None)
     await eventually(lambda: has_all(two, one))
     async with AsyncAdmin(place.name_server) as admin:
         promoted = await admin.promote_broker(address(two), force=True)
@@ -255,5 +217,5 @@ async def test_a_promoted_slave_promises_what_its_master_did(place: Place) -> No
     assert printed["replicationAcknowledge"] == "one"
     assert two.broker.config.waits_for_slaves
     await place.running.aclose()
-    again = await place.start("two", BrokerRole.SLAVE, 2)
+    again = await place.start("two", BrokerRole.SLAVE, 2, ack_policy=None)
     assert again.broker.config.role is BrokerRole.SYNC_MASTER

@@ -1,8 +1,5 @@
 """Which function gets the messages of which topic."""
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +18,6 @@ from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import GROUP, PATIENT_S
 from tests.support.raising import raises
-
-ROOT = Path(__file__).parents[4]
 
 
 def new(cluster: LiveCluster, **options: Any) -> AsyncPushConsumer:
@@ -119,38 +114,3 @@ async def test_listeners_are_known_before_the_consumer_opens(cluster: LiveCluste
     async with new(cluster) as reading:
         with pytest.raises(BadArgument, match="open already"):
             reading.on("a")
-
-
-PROGRAM = """
-from roquet import AsyncPushConsumer, PushConsumer, ReceivedMessage
-
-def one(message: ReceivedMessage) -> None: ...
-async def many(messages: list[ReceivedMessage]) -> None: ...
-
-PushConsumer("a:1", "g", one)
-PushConsumer("a:1", "g", one, concurrency=3)
-AsyncPushConsumer("a:1", "g", many, batch_size=3)
-PushConsumer("a:1", "g", lambda message: print(message.body))
-PushConsumer("a:1", "g", many)  # wrong
-AsyncPushConsumer("a:1", "g", one, batch_size=3)  # wrong
-"""
-
-
-@pytest.mark.slow
-def test_a_type_checker_sees_a_listener_that_does_not_fit_the_batch_size(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    finished = subprocess.run(
-        [sys.executable, "-m", "mypy", "--no-error-summary", "--follow-imports=silent", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    errors = [line for line in finished.stdout.splitlines() if " error: " in line]
-    lines = {int(line.split(":")[1]) for line in errors}
-    wrong = {
-        number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")
-    }
-    assert lines == wrong, finished.stdout

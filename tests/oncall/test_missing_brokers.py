@@ -21,6 +21,9 @@ from tests.support.dead_broker import dead_broker
 from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurBroker, OurNameServer
 
+# Each of them waits for the broker that hangs, and one worker has the brokers.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("missing-brokers")]
+
 TIMEOUT_S = 1.5
 NOT_WHOLE = "this answer is not whole, see problem: broker-b; why: roquet doctor\n"
 
