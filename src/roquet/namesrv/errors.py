@@ -14,7 +14,24 @@ class NameServerError(RoquetError):
 
 
 class RegistrationRefused(NameServerError):
-    """The broker may register again, in another way."""
+    """The broker may register again, in another way.
+
+    `limit` is the one that it is over. `holder` is the address of the broker that has its place,
+    in `epoch`.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        limit: int | None = None,
+        holder: str | None = None,
+        epoch: int | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.limit = limit
+        self.holder = holder
+        self.epoch = epoch
 
 
 class NotChangeable(NameServerError):

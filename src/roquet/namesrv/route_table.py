@@ -215,7 +215,9 @@ class RouteTable:
         Raises RegistrationRefused and TableFull.
         """
         if len(topic) > NAME_SIZE_MAX:
-            raise RegistrationRefused(f"a topic of more than {NAME_SIZE_MAX} characters")
+            raise RegistrationRefused(
+                f"a topic of more than {NAME_SIZE_MAX} characters", limit=NAME_SIZE_MAX
+            )
         known = {each.broker_name: each for each in queues if each.broker_name in self._groups}
         self._check_new_routes(len(known.keys() - self._topics.get(topic, {}).keys()))
         if known:
@@ -339,7 +341,9 @@ class RouteTable:
                 self._refused[identity[:3]] = (identity.address, self._clock.monotonic_s())
             raise RegistrationRefused(
                 f"{holder.identity.address} holds id {identity.broker_id} of {identity.name} in"
-                f" epoch {held.state_version}, and this broker is of epoch {epoch}"
+                f" epoch {held.state_version}, and this broker is of epoch {epoch}",
+                holder=holder.identity.address,
+                epoch=held.state_version,
             )
 
     def _check_succession(self, identity: BrokerIdentity, epoch: int) -> None:
@@ -349,7 +353,9 @@ class RouteTable:
         if latest.epoch > epoch:
             raise RegistrationRefused(
                 f"{latest.address} was the master of {identity.name} in epoch {latest.epoch}, and"
-                f" this broker is of epoch {epoch}: start it as a slave"
+                f" this broker is of epoch {epoch}: start it as a slave",
+                holder=latest.address,
+                epoch=latest.epoch,
             )
 
     def _note_master(self, identity: BrokerIdentity, epoch: int) -> None:
@@ -361,16 +367,24 @@ class RouteTable:
         """Before anything is changed."""
         names = (identity.cluster, identity.name, identity.address)
         if any(len(each) > NAME_SIZE_MAX for each in names):
-            raise RegistrationRefused(f"a name of more than {NAME_SIZE_MAX} characters")
+            raise RegistrationRefused(
+                f"a name of more than {NAME_SIZE_MAX} characters", limit=NAME_SIZE_MAX
+            )
         topics = registration.topics
         if any(len(topic) > NAME_SIZE_MAX for topic in topics.topic_config_table):
-            raise RegistrationRefused(f"a topic of more than {NAME_SIZE_MAX} characters")
+            raise RegistrationRefused(
+                f"a topic of more than {NAME_SIZE_MAX} characters", limit=NAME_SIZE_MAX
+            )
         if len(topics.topic_queue_mapping_info_map) > len(topics.topic_config_table):
             raise RegistrationRefused("it maps queues of more topics than it has")
         if len(registration.filter_server_list) > FILTER_SERVER_COUNT_MAX:
-            raise RegistrationRefused(f"more than {FILTER_SERVER_COUNT_MAX} filter servers")
+            raise RegistrationRefused(
+                f"more than {FILTER_SERVER_COUNT_MAX} filter servers", limit=FILTER_SERVER_COUNT_MAX
+            )
         if identity.key not in self._live and len(self._live) >= BROKER_COUNT_MAX:
-            raise RegistrationRefused(f"{BROKER_COUNT_MAX} brokers are registered")
+            raise RegistrationRefused(
+                f"{BROKER_COUNT_MAX} brokers are registered", limit=BROKER_COUNT_MAX
+            )
         self._check_new_routes(
             sum(
                 identity.name not in self._topics.get(topic, {})

@@ -96,7 +96,8 @@ class AppendAdmission:
         if self.refusal is None:
             self.refusal = DiskFull(
                 f"the disk is full: {used_percent} percent of it is in use, more than "
-                "diskSpaceWarningLevelRatio allows"
+                "diskSpaceWarningLevelRatio allows",
+                used_percent,
             )
         self._retry_at_s = inf
 

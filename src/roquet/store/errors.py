@@ -89,7 +89,18 @@ class StoreUnavailable(StoreError):
 
 
 class DiskFull(StoreUnavailable):
-    """There is no space left; appends resume when there is."""
+    """There is no space left; appends resume when there is.
+
+    `used_percent` is how full the disk is, if that is more than the store may use of it.
+    """
+
+    def __init__(self, reason: str, used_percent: int | None = None) -> None:
+        super().__init__(reason, used_percent)
+        self.reason = reason
+        self.used_percent = used_percent
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class TooManyFiles(StoreUnavailable):
@@ -109,7 +120,15 @@ class NotMaster(StoreUnavailable):
 
 
 class ReplicaMismatch(StoreError):
-    """The bytes of the master do not continue the log of the slave; none were written."""
+    """The bytes of the master do not continue the log of the slave; none were written.
+
+    `setting` is the option that both must have in common, if it is to blame.
+    """
+
+    def __init__(self, reason: str, setting: str | None = None) -> None:
+        remedy = "" if setting is None else f": {setting} must be that of the master"
+        super().__init__(reason + remedy)
+        self.setting = setting
 
 
 class StoreClosed(StoreUnavailable):

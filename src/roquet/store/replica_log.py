@@ -27,6 +27,7 @@ from roquet.store.log_scan import RECORD_SIZE_MIN, LogRecord, is_blank
 
 _unpack_head = Struct(">ii").unpack_from
 _HEAD_SIZE: Final = 8
+_FILE_SIZE: Final = "mappedFileSizeCommitLog"
 _MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 
 
@@ -79,8 +80,8 @@ class ReplicaLog:
                     self._start_at(physical_offset)
             if len(data) > file_size - physical_offset % file_size:
                 raise ReplicaMismatch(
-                    f"{len(data)} bytes at {physical_offset} do not fit into one file: "
-                    "mappedFileSizeCommitLog must be that of the master"
+                    f"{len(data)} bytes at {physical_offset} do not fit into one file",
+                    _FILE_SIZE,
                 )
             together.append(data)
             end = physical_offset + len(data)
@@ -119,8 +120,8 @@ class ReplicaLog:
             )
         if physical_offset % log.file_size:
             raise ReplicaMismatch(
-                f"no file of {log.file_size} bytes starts at {physical_offset}: "
-                "mappedFileSizeCommitLog must be that of the master"
+                f"no file of {log.file_size} bytes starts at {physical_offset}",
+                _FILE_SIZE,
             )
         self._flusher.retire(log.start_at(physical_offset))
         self.received_end = physical_offset
@@ -170,8 +171,8 @@ class ReplicaLog:
         # Damaged bytes would hardly name exactly the offset where the next record starts.
         if magic in _MAGICS and start + size == next_start > file.end:
             raise ReplicaMismatch(
-                f"a record from {start} to {next_start} crosses the end of a file at "
-                f"{file.end}: mappedFileSizeCommitLog must be that of the master"
+                f"a record from {start} to {next_start} crosses the end of a file at {file.end}",
+                _FILE_SIZE,
             )
 
     def _is_unfinished(self, file: MappedFile, physical_offset: int) -> bool:
@@ -182,14 +183,14 @@ class ReplicaLog:
         if file.end - physical_offset < _HEAD_SIZE:
             # A blank would not fit either.
             raise ReplicaMismatch(
-                f"a record starts at {physical_offset}, where a file ends at {file.end}: "
-                "mappedFileSizeCommitLog must be that of the master"
+                f"a record starts at {physical_offset}, where a file ends at {file.end}",
+                _FILE_SIZE,
             )
         size, magic = _unpack_head(file.mapping, physical_offset - file.start)
         if magic == MAGIC_BLANK:
             raise ReplicaMismatch(
-                f"a file of the master ends at {physical_offset + size}, but none of the slave: "
-                "mappedFileSizeCommitLog must be that of the master"
+                f"a file of the master ends at {physical_offset + size}, but none of the slave",
+                _FILE_SIZE,
             )
         is_possible = RECORD_SIZE_MIN <= size <= file.end - physical_offset
         return magic in _MAGICS and is_possible and size > received

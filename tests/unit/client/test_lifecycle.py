@@ -62,13 +62,13 @@ async def test_a_client_that_was_closed_or_never_open_is_not_warned_of(
 
 async def test_a_client_is_usable_between_open_and_close() -> None:
     lifecycle = Lifecycle("tool", lambda: _Session([]))
-    with pytest.raises(NotOpen, match="is not open"):
+    with raises(NotOpen, what="tool", was_open=False):
         lifecycle.usable()
     await lifecycle.open(3.0)
     await lifecycle.open()
     assert lifecycle.usable().events == ["open 3.0"]
     await lifecycle.close()
-    with pytest.raises(NotOpen, match="is closed"):
+    with raises(NotOpen, what="tool", was_open=True):
         lifecycle.usable()
 
 

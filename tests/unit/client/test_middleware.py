@@ -165,7 +165,7 @@ def test_a_message_is_seen_as_it_is_sent(cluster: BlockingCluster) -> None:
 @pytest.mark.slow
 def test_what_would_go_past_it_is_refused(cluster: BlockingCluster) -> None:
     with Producer(cluster.name_server, "shop", middleware=[NoTea()]) as producer:
-        with pytest.raises(BadArgument, match=r"`send_batch` goes past .* use `send_many`"):
+        with pytest.raises(BadArgument, match=r"`send_batch`.*`send_many`"):
             producer.send_batch([Message("orders", b"tea")])
         with pytest.raises(BadArgument, match="`send_encoded`"):
             producer.send_encoded("orders", b"tea", 1)

@@ -17,6 +17,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.names import Names, request
+from tests.support.raising import raises
 from tests.support.raw_peer import RawPeer
 
 
@@ -99,7 +100,7 @@ async def test_a_damaged_file_keeps_the_server_from_starting(tmp_path: Path) -> 
     path = tmp_path / "kvConfig.json"
     path.write_bytes(b'{"configTable":')
     config = NameServerConfig(port=0, kv_config_path=path)
-    with pytest.raises(BadStateFile, match=r"kvConfig\.json"):
+    with raises(BadStateFile, path=path):
         async with serve_names(config, FakeClock(), SystemDisk()):
             pass
 

@@ -191,7 +191,7 @@ def test_a_log_that_ends_with_its_file_goes_on_in_a_new_one(tmp_path: Path) -> N
 
 def test_a_log_of_another_file_size_is_refused(tmp_path: Path) -> None:
     open_log(tmp_path).close()
-    with pytest.raises(BadStoreDirectory, match="4096 bytes, but 2048 are configured"):
+    with raises(BadStoreDirectory, path=tmp_path / f"{0:020d}"):
         CommitLog(SystemDisk(), tmp_path, 2048).load()
 
 

@@ -11,6 +11,7 @@ from roquet.store.errors import NotMaster, ReplicaMismatch
 from roquet.store.message_store import MessageStore
 from tests.support.drafts import draft
 from tests.support.golden_replication import SIZES, log_bytes, master_store, recorded
+from tests.support.raising import raises
 from tests.support.stores import bodies, crash, open_store, opened
 
 TOPIC = "TopicA"
@@ -136,7 +137,7 @@ def test_what_does_not_continue_the_copy_is_refused(
     fill(master, 3)
     send(master, slave, piece_size=4096)
     copy = slave.follow()
-    with pytest.raises(ReplicaMismatch, match=f"continues at {slave.log_end}"):
+    with raises(ReplicaMismatch, setting=None):
         copy.write([(slave.log_end + 1, memoryview(b"x"))])
 
 
@@ -149,7 +150,7 @@ def test_files_of_another_size_are_refused_with_a_remedy(
     fill(master, 15)
     with (
         opened(tmp_path / "other", commit_log_file_size=file_size) as slave,
-        pytest.raises(ReplicaMismatch, match="mappedFileSizeCommitLog"),
+        raises(ReplicaMismatch, setting="mappedFileSizeCommitLog"),
     ):
         send(master, slave, piece_size=piece_size)
 
@@ -163,13 +164,13 @@ def test_a_record_that_begins_in_the_last_bytes_of_a_file_is_refused_with_a_reme
     fill(master, 2)
     with (
         opened(tmp_path / "other", commit_log_file_size=file_size) as slave,
-        pytest.raises(ReplicaMismatch, match=f"ends at {file_size}: mappedFileSizeCommitLog"),
+        raises(ReplicaMismatch, setting="mappedFileSizeCommitLog"),
     ):
         send(master, slave, piece_size=512)
 
 
 def test_a_copy_that_begins_in_the_middle_of_a_file_is_refused(slave: MessageStore) -> None:
-    with pytest.raises(ReplicaMismatch, match="mappedFileSizeCommitLog"):
+    with raises(ReplicaMismatch, setting="mappedFileSizeCommitLog"):
         slave.follow().write([(100, memoryview(b"x"))])
 
 

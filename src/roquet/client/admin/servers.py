@@ -178,7 +178,10 @@ class AdminServers:
             if not wanted:
                 raise NoBroker
             where = " and ".join(wanted)
-            raise BadArgument(f"name servers list no master of {where}; see `brokers()`")
+            raise BadArgument(
+                f"name servers list no master of {where}; see `brokers()`",
+                "cluster" if broker is None else "broker",
+            )
         return found
 
     async def replicas(self) -> list[Master]:

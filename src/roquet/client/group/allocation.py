@@ -186,8 +186,8 @@ class MachineRoomNearby:
     ) -> list[QueueRef]:
         if client_id not in client_ids:
             return []
-        queues_by_room = _by_room(queues, self._room_of_queue)
-        clients_by_room = _by_room(client_ids, self._room_of_client)
+        queues_by_room = _by_room(queues, self._room_of_queue, "room_of_queue")
+        clients_by_room = _by_room(client_ids, self._room_of_client, "room_of_client")
         own_room = self._room_of_client(client_id)
         result = self._inner(client_id, queues_by_room.get(own_room, []), clients_by_room[own_room])
         for room in sorted(queues_by_room.keys() - clients_by_room.keys()):
@@ -195,12 +195,14 @@ class MachineRoomNearby:
         return result
 
 
-def _by_room(things: Iterable[T], room_of: Callable[[T], str]) -> dict[str, list[T]]:
+def _by_room(things: Iterable[T], room_of: Callable[[T], str], argument: str) -> dict[str, list[T]]:
     rooms: dict[str, list[T]] = defaultdict(list)
     for thing in things:
         room = room_of(thing)
         if not room:
-            raise BadArgument(f"{thing} is in no room; the function must return one for it")
+            raise BadArgument(
+                f"{thing} is in no room; `{argument}` must return one for it", argument
+            )
         rooms[room].append(thing)
     return rooms
 

@@ -97,7 +97,7 @@ class PopConsumerConfig:
         name_server_source(self.name_server)
         check_group(self.group)
         if self.timeout_s <= 0:
-            raise BadArgument(f"`timeout_s` must be more than 0, not {self.timeout_s}")
+            raise BadArgument(f"`timeout_s` must be more than 0, not {self.timeout_s}", "timeout_s")
 
 
 @final

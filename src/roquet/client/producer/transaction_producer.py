@@ -196,7 +196,9 @@ class AsyncTransactionProducer(AsyncResource):
         waiting = list(prepared)
         strangers = {each.group for each in waiting} - {self._group}
         if strangers:
-            raise BadArgument(f"messages of group {strangers.pop()!r} are ended by its producers")
+            raise BadArgument(
+                f"messages of group {strangers.pop()!r} are ended by its producers", "prepared"
+            )
         self._accumulator.usable()
         # All workers take from the same iterator.
         messages = iter(waiting)

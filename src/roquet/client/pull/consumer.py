@@ -318,8 +318,10 @@ class AsyncPullConsumer(AsyncResource):
         """
         check_function("work", work)
         member = self._lifecycle.usable()
-        if self._config.prefetch or member.schedule is not None:
-            raise BadArgument("a consumer has one schedule, and needs `prefetch=False` for it")
+        if self._config.prefetch:
+            raise BadArgument("a schedule needs a consumer with `prefetch=False`", "prefetch")
+        if member.schedule is not None:
+            raise BadArgument("this consumer has a schedule already, and there is only one", "work")
         member.schedule = PullSchedule(work, delay_s, member.membership.instance.services)
         member.schedule.follow(member.assignment())
 

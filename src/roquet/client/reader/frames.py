@@ -32,7 +32,7 @@ def check_columns(columns: Sequence[str] | None) -> list[str]:
     unknown = [name for name in wanted if name not in COLUMN_NAMES]
     if unknown or not wanted:
         what = f"has {unknown[0]!r}" if unknown else "is empty"
-        raise BadArgument(f"`columns` {what}: messages have {', '.join(COLUMN_NAMES)}")
+        raise BadArgument(f"`columns` {what}: messages have {', '.join(COLUMN_NAMES)}", "columns")
     return wanted
 
 

@@ -348,7 +348,7 @@ class Picker:
             try:
                 self._matches = compile_filter(subscription.expression).matches
             except (BadExpression, TooLarge) as error:
-                raise BadArgument(f"{subscription.expression!r}: {error}") from None
+                raise BadArgument(f"{subscription.expression!r}: {error}", "sql") from None
 
     def pick(self, records: bytes, start: int, end: int) -> Picked:
         """The records with offsets from `start` to before `end`. Raises BadMessage."""

@@ -129,5 +129,5 @@ def test_a_secret_that_is_none_is_refused(tmp_path: Path, text: str | None) -> N
     path = tmp_path / "secret"
     if text is not None:
         path.write_text(text)
-    with raises(ConfigError, key="replication.secretFile"):
+    with pytest.raises(ConfigError, match=r"replication\.secretFile"):
         read_secret(path)

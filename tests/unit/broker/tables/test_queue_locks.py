@@ -1,10 +1,9 @@
 """Queue locks of orderly consumers."""
 
-import pytest
-
 from roquet.broker.tables.queue_locks import LOCK_TIME_S, LockTable, QueueKey
 from roquet.net.errors import TableFull
 from tests.support.fake_clock import FakeClock
+from tests.support.raising import raises
 
 QUEUES = [QueueKey("group", "orders", queue_id) for queue_id in range(3)]
 
@@ -57,7 +56,7 @@ def test_there_is_a_bound_and_what_has_ended_makes_room() -> None:
     clock = FakeClock()
     locks = LockTable(clock, count_max=2)
     assert locks.lock("a", QUEUES[:2]) == QUEUES[:2]
-    with pytest.raises(TableFull, match="maxQueueLocks"):
+    with raises(TableFull, limit=2, setting="maxQueueLocks"):
         locks.lock("a", QUEUES)
     assert len(locks) == 2
     assert locks.lock("a", QUEUES[:2]) == QUEUES[:2]

@@ -9,6 +9,7 @@ from roquet.client.errors import BadArgument, RequestRefused, TopicNotFound, Unr
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.codes import ResponseCode
 from tests.support.live_cluster import LiveCluster
+from tests.support.raising import raises
 from tests.support.scripted_cluster import ScriptedCluster, refuse
 
 TOPIC = "orders"
@@ -82,15 +83,15 @@ async def test_wrong_arguments_are_named(cluster: LiveCluster, producer: AsyncPr
     await send(producer, b"1")
     async with AsyncPopConsumer(cluster.name_server, "billing") as consumer:
         for count in (0, 33):
-            with pytest.raises(BadArgument, match="count"):
+            with raises(BadArgument, argument="count"):
                 await consumer.receive(TOPIC, count)
-        with pytest.raises(BadArgument, match="invisible_s"):
+        with raises(BadArgument, argument="invisible_s"):
             await consumer.receive(TOPIC, invisible_s=-1)
-        with pytest.raises(BadArgument, match="message"):
+        with raises(BadArgument, argument="message"):
             await consumer.ack(None)  # type: ignore[arg-type]
         with pytest.raises(TopicNotFound):
             await consumer.receive("nowhere")
-    with pytest.raises(BadArgument, match="timeout_s"):
+    with raises(BadArgument, argument="timeout_s"):
         AsyncPopConsumer(cluster.name_server, "billing", timeout_s=0)
 
 

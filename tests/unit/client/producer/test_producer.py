@@ -114,7 +114,7 @@ async def test_a_message_goes_to_the_queue_its_sender_chose(cluster: LiveCluster
 
 async def test_to_a_queue_that_is_not_there_sending_again_is_no_use(cluster: LiveCluster) -> None:
     async with producer(cluster) as sending:
-        with pytest.raises(SendImpossible, match=r"sending again is no use: .* no queue 99"):
+        with pytest.raises(SendImpossible, match="99"):
             await sending.send(Message(TOPIC, b"x"), queue=QueueRef(TOPIC, "broker-a", 99))
 
 
@@ -217,23 +217,37 @@ async def test_an_encoded_batch_is_tried_again_elsewhere(scripted: ScriptedClust
 
 
 @pytest.mark.parametrize(
-    ("topic", "body", "count", "cause"),
+    ("topic", "body", "count", "argument"),
     [
         (TOPIC, b"", 1, "body"),
-        (TOPIC, encoded((b"a", "")), 0, "messages, not 0"),
-        ("%RETRY%group", encoded((b"a", "")), 1, "%RETRY%group"),
-        (TOPIC, encoded((b"a", "x\x01y\x02DELAY\x013")), 1, "DELAY"),
-        (TOPIC, encoded((b"a", "TRAN_MSG\x01true")), 1, "TRAN_MSG"),
-        (TOPIC, encoded((b"a", "TIMER_DELIVER_MS\x017")), 1, "TIMER_DELIVER_MS"),
-        (TOPIC, b"DELAY\x01", 1, "no batch"),
+        (TOPIC, encoded((b"a", "")), 0, "count"),
+        ("%RETRY%group", encoded((b"a", "")), 1, "topic"),
+        (TOPIC, b"DELAY\x01", 1, "body"),
     ],
 )
 async def test_an_encoded_batch_that_cannot_be_is_refused(
-    scripted: ScriptedCluster, topic: str, body: bytes, count: int, cause: str
+    scripted: ScriptedCluster, topic: str, body: bytes, count: int, argument: str
 ) -> None:
     async with producer(scripted) as sender:
-        with pytest.raises(BadArgument, match=cause):
+        with raises(BadArgument, argument=argument):
             await sender.send_encoded(topic, body, count)
+    assert broker_counts(scripted) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("properties", "name"),
+    [
+        ("x\x01y\x02DELAY\x013", "DELAY"),
+        ("TRAN_MSG\x01true", "TRAN_MSG"),
+        ("TIMER_DELIVER_MS\x017", "TIMER_DELIVER_MS"),
+    ],
+)
+async def test_a_property_that_no_batch_can_have_is_named(
+    scripted: ScriptedCluster, properties: str, name: str
+) -> None:
+    async with producer(scripted) as sender:
+        with pytest.raises(BadArgument, match=name):
+            await sender.send_encoded(TOPIC, encoded((b"a", properties)), 1)
     assert broker_counts(scripted) == [0, 0]
 
 
@@ -376,9 +390,9 @@ async def test_a_refusal_that_no_retry_can_help_is_reported_at_once(
     for broker in scripted.brokers:
         broker.script = refuse(ResponseCode.MESSAGE_ILLEGAL, "too ugly")
     async with producer(scripted) as sending:
-        with pytest.raises(SendRefused, match="too ugly") as failure:
+        with raises(SendRefused, code=ResponseCode.MESSAGE_ILLEGAL, may_pass=False) as failure:
             await sending.send(Message(TOPIC, b"x"))
-    assert failure.value.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "too ugly" in failure.value.reason
     assert sum(broker_counts(scripted)) == 1
 
 
@@ -483,7 +497,7 @@ async def test_a_broker_that_says_nothing_leaves_the_outcome_unknown(
         for broker in scripted.brokers:
             broker.script = stay_silent
             broker.sends.clear()
-        with pytest.raises(SendUnknown, match="may or may not be stored"):
+        with raises(SendUnknown, topic=TOPIC):
             await sending.send(Message(TOPIC, b"x"), timeout_s=0.1)
         assert sending.statistics().unknown_count == 1
     assert sum(broker_counts(scripted)) == 1

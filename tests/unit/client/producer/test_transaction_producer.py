@@ -21,6 +21,7 @@ from roquet.protocol.messages.message import Property
 from tests.support.eventually import eventually
 from tests.support.live_cluster import LiveCluster, live_cluster
 from tests.support.our_cluster import OurBroker, OurNameServer
+from tests.support.raising import raises
 from tests.support.scripted_cluster import ScriptedCluster, answer_late, refuse
 
 TOPIC = "paid"
@@ -400,7 +401,7 @@ async def test_a_message_of_another_group_cannot_be_ended(patient_cluster: LiveC
         AsyncTransactionProducer(patient_cluster.name_server, "two", check=None) as two,
     ):
         prepared = await one.prepare(Message(TOPIC, b"x"))
-        with pytest.raises(BadArgument, match="one"):
+        with raises(BadArgument, argument="prepared"):
             await two.end([prepared], COMMIT)
 
 

@@ -10,6 +10,7 @@ from roquet.client.errors import BadArgument
 from roquet.client.group.subscriptions import subscription_of
 from roquet.client.reader import frames
 from roquet.testing.blocking import BlockingCluster
+from tests.support.raising import raises
 
 COUNT = 30
 
@@ -77,11 +78,11 @@ def test_data_frames_of_pandas_and_polars_have_the_same_rows(
     assert frame.height == COUNT
 
 
-@pytest.mark.parametrize(("columns", "says"), [(["bodies"], "has 'bodies'"), ([], "is empty")])
+@pytest.mark.parametrize("columns", [["bodies"], []])
 def test_columns_that_messages_lack_are_refused(
-    reader: TopicReader, topic: str, columns: list[str], says: str
+    reader: TopicReader, topic: str, columns: list[str]
 ) -> None:
-    with pytest.raises(BadArgument, match=f"`columns` {says}: messages have topic"):
+    with raises(BadArgument, argument="columns"):
         reader.to_arrow(topic, columns)
 
 

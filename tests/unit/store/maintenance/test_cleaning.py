@@ -14,6 +14,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.few_descriptors import few_descriptors_left
 from tests.support.inner_parts import flusher_of
+from tests.support.raising import raises
 from tests.support.stores import EVERYTHING, bodies, crash, open_store, opened
 
 HOUR_S = 3600
@@ -163,7 +164,7 @@ def test_a_disk_that_is_nearly_full_refuses_messages_until_it_is_not(
         disk.free_space = Space(91, 9)
         assert store.clean().is_disk_full
         clock.advance(HOUR_S)
-        with pytest.raises(DiskFull, match="91 percent"):
+        with raises(DiskFull, used_percent=91):
             store.append(draft(b"2"))
         assert bodies(store) == [b"1"]
         disk.free_space = Space(89, 11)

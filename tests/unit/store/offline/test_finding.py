@@ -1,7 +1,5 @@
 from pathlib import Path
 
-import pytest
-
 from roquet.disk import SystemDisk
 from roquet.store.errors import BadStoreDirectory, SeveralStores
 from roquet.store.offline.reader import StoreReader, find_store
@@ -40,5 +38,5 @@ def test_of_several_stores_none_is_meant(tmp_path: Path) -> None:
 
 def test_a_log_that_is_named_is_the_one(tmp_path: Path) -> None:
     make_store(tmp_path / "broker-a")
-    with pytest.raises(BadStoreDirectory, match="no elsewhere in"):
+    with raises(BadStoreDirectory, path=tmp_path):
         find_store(SystemDisk(), tmp_path, tmp_path / "elsewhere")

@@ -17,6 +17,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.golden_stores import STORES_DIR, unpack_store
 from tests.support.inner_parts import log_of
 from tests.support.quick_disk import QuickDisk
+from tests.support.raising import raises
 from tests.support.stores import crash, open_store, opened
 
 COUNT = 150
@@ -256,7 +257,7 @@ def test_stores_of_apache_are_read_as_they_are(tmp_path: Path, name: str) -> Non
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadStoreDirectory, match="no commitlog"):
+    with raises(BadStoreDirectory, path=tmp_path):
         StoreReader.open(tmp_path)
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "commitlog" / "notes.txt").write_text("no record")
