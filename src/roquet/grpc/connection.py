@@ -138,6 +138,8 @@ class GrpcConnection(asyncio.Protocol):
         self.peer_ip = ""
         self.peer_host = b""
         self.peer_address = _NO_ADDRESS
+        # The client, if a load balancer tells it.
+        self.source: Address | None = None
 
     # Called by calls.
 
@@ -210,8 +212,9 @@ class GrpcConnection(asyncio.Protocol):
         ip, port = (transport.get_extra_info("peername") or _NO_ADDRESS)[:2]
         self.peer_address = Address(ip, port)
         self.peer_ip = ip
-        self.peer_host = pack_host(ip, port)
-        self.peer = str(self.peer_address)
+        shown = self.source or self.peer_address
+        self.peer_host = pack_host(shown.ip, shown.port)
+        self.peer = str(shown)
         self.deadline_s = self._deadlines.refresh() + self._limits.request_timeout_s
         self._budget.add(self)
         self._owner.opened(self)

@@ -8,6 +8,7 @@ RoquetError
 ├── AddressTaken             also an OSError: another process listens there
 ├── UnknownHost              the host name of a server has no address
 ├── TlsNotUsable             certificate or key files cannot be used
+├── BadProxyHeader           what a load balancer sends first cannot be read
 ├── TlsRefused               a peer fails the TLS handshake, or may not skip it
 └── NetError                 a call got no response
     ├── BadAddress           the text is not "host:port": our caller's fault
@@ -90,6 +91,14 @@ class TlsNotUsable(RoquetError):
     def __init__(self, files: str, reason: str) -> None:
         super().__init__(f"TLS cannot use {files}: {reason}")
         self.files = files
+        self.reason = reason
+
+
+class BadProxyHeader(RoquetError):
+    """The header of the PROXY protocol, which a load balancer sends first, cannot be read."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"invalid header of the PROXY protocol: {reason}")
         self.reason = reason
 
 

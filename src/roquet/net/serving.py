@@ -12,6 +12,7 @@ from roquet.net.deadlines import DeadlineSweep, HasDeadline
 from roquet.net.errors import AddressTaken
 from roquet.net.limits import DEFAULT_LIMITS, ConnectionBudget, ConnectionLimits
 from roquet.net.listening import Listener, at_free_port, may_keep
+from roquet.net.proxy_protocol import ProxyHeader
 from roquet.net.router import Router
 from roquet.net.tls.contexts import ServerTls
 from roquet.net.tls.detection import TlsDetector
@@ -34,7 +35,8 @@ NewConnection = Callable[["Server", DeadlineSweep], asyncio.Protocol]
 class Server:
     """Answers the requests of all connections with one router.
 
-    `new_connection` is for peers that speak something else. `on_closed` is called for every
+    `new_connection` is for peers that speak something else, and that may come through a load
+    balancer: it makes ForwardedConnections. `on_closed` is called for every
     connection of remoting that was served, once it is closed. `fast_path` gets frames before the
     router. Without `tls` nothing is encrypted. Servers with several ports share a `budget`.
     """
@@ -57,6 +59,7 @@ class Server:
         self._on_closed = on_closed
         self._fast_path = fast_path
         self._tls = tls
+        self._takes_proxy_headers = new_connection is not None
         self._budget = budget or ConnectionBudget(clock)
         self._deadlines = DeadlineSweep(clock, self._budget.recount)
         self._listener: Listener | None = None
@@ -129,7 +132,10 @@ class Server:
             self._on_closed(connection)
 
     def _new_detector(self) -> TlsDetector:
-        return TlsDetector(self, self._new_connection, self._deadlines, self._limits, self._tls)
+        header = ProxyHeader() if self._takes_proxy_headers else None
+        return TlsDetector(
+            self, self._new_connection, self._deadlines, self._limits, self._tls, header
+        )
 
     def _new_connection(self) -> asyncio.Protocol:
         return self._make_connection(self, self._deadlines)

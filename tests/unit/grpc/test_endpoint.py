@@ -10,6 +10,7 @@ import pytest
 
 from roquet.clock import SystemClock
 from roquet.grpc import load_endpoint
+from roquet.grpc.codes import ClientType
 from roquet.grpc.errors import GrpcMissing
 from roquet.grpc.schema import pb
 from roquet.protocol.host import Address
@@ -48,6 +49,28 @@ async def test_encrypted_and_plain_clients_come_to_one_port(port: int) -> None:
     async with grpc_client(port) as plain:
         assert await route_count(encrypted) == await route_count(plain) == 1
     encrypted.close()
+    await writer.wait_closed()
+
+
+async def test_a_load_balancer_tells_who_its_client_is(bed: BrokerBed, port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"PROXY TCP4 192.0.2.7 10.0.0.1 50000 8081\r\n")
+    client = GrpcTestClient(reader, writer, "far@1@0@a")
+    client.h2.initiate_connection()
+    publishing = pb.Publishing(topics=[pb.Resource(name="orders")])
+    await client.settings(client_type=ClientType.PRODUCER, publishing=publishing)
+    found = bed.broker.clients.producers.connection_of("far@1@0@a")
+    assert found is not None
+    assert found.peer == "192.0.2.7:50000"
+    client.close()
+    await writer.wait_closed()
+
+
+async def test_a_broken_header_of_a_load_balancer_ends_the_connection(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"PROXY TCP4 nowhere\r\n")
+    assert await reader.read() == b""
+    writer.close()
     await writer.wait_closed()
 
 

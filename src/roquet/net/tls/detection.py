@@ -2,7 +2,7 @@
 
     0x16 ...    a TLS handshake
     0x00 ...    a frame, which is never so long that its length starts with another byte
-    "PRI "      HTTP/2, at a port of gRPC
+    "PRI "      HTTP/2, at a port of gRPC; there the header of a load balancer may come first
 
 Afterwards the detector is out of the way: a plain connection reads from its socket directly.
 """
@@ -14,13 +14,20 @@ from functools import partial
 from typing import Protocol, cast, final
 
 from roquet.net.deadlines import CLOSING_TIMEOUT_S, DeadlineSweep
-from roquet.net.errors import TlsNotUsable, TlsRefused
+from roquet.net.errors import BadProxyHeader, TlsNotUsable, TlsRefused
 from roquet.net.limits import ConnectionLimits
 from roquet.net.listening import is_of_this_machine
+from roquet.net.proxy_protocol import ProxyHeader
 from roquet.net.tls.contexts import ServerTls, TlsSide, is_encrypted, tls_failure
 from roquet.net.tls.settings import TlsMode
 from roquet.net.tls.transport import TlsSession, TlsTransport
 from roquet.protocol.host import Address
+
+
+class ForwardedConnection(Protocol):
+    """One that may come through a load balancer; `source` is its client then."""
+
+    source: Address | None
 
 
 class TlsDetectorOwner(Protocol):
@@ -32,7 +39,10 @@ class TlsDetectorOwner(Protocol):
 
 @final
 class TlsDetector(asyncio.Protocol):
-    """`new_connection` is called once the first bytes are valid. Without `tls` only plain peers."""
+    """`new_connection` is called once the first bytes are valid. Without `tls` only plain peers.
+
+    With `proxy_header` its connections are ForwardedConnections.
+    """
 
     __slots__ = (
         "_deadlines",
@@ -40,6 +50,7 @@ class TlsDetector(asyncio.Protocol):
         "_limits",
         "_new_connection",
         "_owner",
+        "_proxy_header",
         "_session",
         "_tls",
         "_transport",
@@ -56,12 +67,14 @@ class TlsDetector(asyncio.Protocol):
         deadlines: DeadlineSweep,
         limits: ConnectionLimits,
         tls: ServerTls | None,
+        proxy_header: ProxyHeader | None = None,
     ) -> None:
         self._owner = owner
         self._new_connection = new_connection
         self._deadlines = deadlines
         self._limits = limits
         self._tls = tls
+        self._proxy_header = proxy_header
         self._session: TlsSession | None = None
         self._is_open = True
         self.deadline_s = float("inf")
@@ -114,6 +127,14 @@ class TlsDetector(asyncio.Protocol):
         if self._session is not None:
             self._continue_handshake(self._session, data)
             return
+        if self._proxy_header is not None:
+            try:
+                data = self._proxy_header.take(data)
+            except BadProxyHeader as error:
+                self._refuse(str(error))
+                return
+            if not data:
+                return
         try:
             encrypts = is_encrypted(data[0], self._mode)
         except TlsRefused as error:
@@ -175,6 +196,8 @@ class TlsDetector(asyncio.Protocol):
         self, socket: asyncio.Transport, data: bytes, session: TlsSession | None = None
     ) -> None:
         connection = self._new_connection()
+        if self._proxy_header is not None:
+            cast("ForwardedConnection", connection).source = self._proxy_header.source
         self._is_open = False
         self._owner.on_detected(self)
         if session is None:
