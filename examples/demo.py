@@ -29,6 +29,7 @@ from roquet.testing import Cluster
 
 TOPIC = "orders"
 GROUP = "billing"
+DASHBOARD_PORT = 8088
 console = Console(highlight=False)
 
 
@@ -53,6 +54,10 @@ async def main() -> None:
         for number, (title, show) in enumerate(CHAPTERS, 1):
             console.print(f"\n[bold]{number}. {title}[/bold]")
             await show(stage)
+    console.print(
+        "\nTo see a cluster in a browser: pip install '.\\[dashboard]', then"
+        f" [bold]roquet up --dashboard {DASHBOARD_PORT}[/bold] and http://127.0.0.1:{DASHBOARD_PORT}/"
+    )
 
 
 async def show_sending(stage: Stage) -> None:

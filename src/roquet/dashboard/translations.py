@@ -1,6 +1,6 @@
 """The words of pages in other languages, by the English ones.
 
-Names and texts of the cluster, findings of the doctor among them, are shown as they are.
+Names and texts of the cluster are shown as they are; `finding_texts` has what the doctor finds.
 """
 
 from collections.abc import Mapping
@@ -215,8 +215,8 @@ _CHINESE: Final[Mapping[str, str]] = {
     "a time": "某一时间",
     "Size, about": "大小（约）",
     "Oldest message": "最早的消息",
-    "Age of the oldest": "最早消息的时长",
-    "Age of the newest": "最新消息的时长",
+    "Oldest": "最早",
+    "Newest": "最新",
     "Search in the body": "在消息体中查找",
     "Unfold all": "全部展开",
     "Fold all": "全部折叠",

@@ -15,9 +15,10 @@ from roquet.client.admin.resets import ResetPlan, ResetTarget
 from roquet.client.errors import ClientError
 from roquet.client.group.start_offset import StartFrom
 from roquet.dashboard.errors import BadInput
+from roquet.dashboard.finding_texts import finding_text
 from roquet.dashboard.pages.changes import change, field, moment_of_field, taken_plan
 from roquet.dashboard.pages.members import matrix_of, members_of
-from roquet.dashboard.pages.rendering import DASHBOARD, Listing, link, page, subject_of
+from roquet.dashboard.pages.rendering import DASHBOARD, Listing, language_of, link, page, subject_of
 from roquet.dashboard.pages.sharing import shared
 from roquet.dashboard.snapshot import Snapshot
 from roquet.dashboard.web.guard import SESSION
@@ -104,7 +105,9 @@ async def group(request: web.Request) -> web.Response:
         connected=connected,
         members=members,
         matrix=matrix_of(progress.queues, members, connected.message_model),
-        mismatches=[each.text for each in of_members(name, reported)],
+        mismatches=[
+            finding_text(language_of(request), each.text) for each in of_members(name, reported)
+        ],
         settings=settings,
         is_paused=is_paused(settings),
         retries=waiting.retries_of(name),

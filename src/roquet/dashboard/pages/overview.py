@@ -11,6 +11,7 @@ from aiohttp import web
 from roquet.client.admin.cluster import BrokerInfo
 from roquet.client.admin.doctor.finding import Line, Severity
 from roquet.client.admin.missing import LostBroker
+from roquet.dashboard.finding_texts import finding_remedy, finding_subject, finding_text
 from roquet.dashboard.history import History, SeriesKey, full_at
 from roquet.dashboard.pages.rendering import DASHBOARD, page
 from roquet.dashboard.pages.sharing import shared
@@ -50,6 +51,15 @@ class FindingRow:
     line: Line
     # Where to look at it.
     link: str | None
+
+    def subject(self, language: str) -> str:
+        return finding_subject(language, self.line.subject)
+
+    def text(self, language: str) -> str:
+        return finding_text(language, self.line.text)
+
+    def remedy(self, language: str) -> str:
+        return finding_remedy(language, self.line.remedy or "")
 
 
 def broker_sets(snapshot: Snapshot, history: History) -> list[BrokerSet]:
