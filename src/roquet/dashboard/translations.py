@@ -82,6 +82,8 @@ _CHINESE: Final[Mapping[str, str]] = {
     "Create a topic": "创建主题",
     "Dead letters": "死信",
     "Delayed": "延时消息",
+    "Delayed messages and retries, by the time until they are due": "延时消息和重试（按距到期的时间）",
+    "later": "更晚",
     "Delayed messages, by topic": "延时消息（按主题）",
     "Delete": "删除",
     "Delete the topic": "删除主题",

@@ -14,8 +14,8 @@ append adds to them, and after a start they are read from the queues, a few at a
 
 import math
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Final, final
 
@@ -151,6 +151,35 @@ class DelayLevels:
                 if entries:  # Otherwise it is being stored.
                     due_ms = self._due_ms(level, offset, entries[0], now_ms)
                 yield topic, count, due_ms
+
+    def due_counts(self, bounds_s: Sequence[int]) -> Iterator[list[int]]:
+        """Of each level in use, the messages that are due within these spans from now."""
+        now_ms = self._clock.now_ms()
+        for level in self._levels:
+            end = self._store.max_offset(SCHEDULE_TOPIC, level.queue_id)
+            if level.offset < end:
+                yield list(self._counts_of(level, end, [now_ms + 1000 * each for each in bounds_s]))
+
+    def _counts_of(self, level: _Level, end: int, bounds_ms: Iterable[int]) -> Iterator[int]:
+        """Messages of a level are in the order of their times, so each bound is searched for."""
+        latest_ms = self._clock.now_ms() + level.delay_ms
+
+        def due_ms(offset: int) -> int:
+            entries = self._store.entries(SCHEDULE_TOPIC, level.queue_id, offset, 1)
+            if not entries:
+                return latest_ms  # It is being stored.
+            (entry,) = entries
+            return min(entry.tags_code + self._steps.since(entry.physical_offset), latest_ms)
+
+        start = max(level.offset, self._store.min_offset(SCHEDULE_TOPIC, level.queue_id))
+        counted = start
+        for bound_ms in bounds_ms:
+            is_all = bound_ms >= latest_ms
+            offsets = range(counted, end)
+            found = end if is_all else counted + bisect_right(offsets, bound_ms, key=due_ms)
+            yield found - counted
+            counted = found
+        yield end - counted
 
     @property
     def is_counted(self) -> bool:

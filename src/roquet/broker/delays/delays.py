@@ -6,7 +6,7 @@ deliver_delayed -> Delays.due -> DelayLevels.due, Timers.due        `delivering`
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, final
 
 from roquet.broker.delays.delay_levels import DelayLevels
@@ -66,6 +66,15 @@ class Delays:
         yield from self.levels.waiting()
         for topic, count in self.timers.topic_counts.items():
             yield topic, count, None
+
+    def due_counts(self, bounds_s: Sequence[int]) -> list[int]:
+        """Messages that are due within each of these spans from now, and not within one before.
+
+        The last count is of those beyond.
+        """
+        parts = [*self.levels.due_counts(bounds_s), *self.timers.due_counts(bounds_s)]
+        nothing = [0] * (len(bounds_s) + 1)
+        return [sum(each) for each in zip(nothing, *parts, strict=True)]
 
     @property
     def is_counted(self) -> bool:

@@ -17,6 +17,7 @@ what Apache has delivered.
 """
 
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, final
@@ -94,6 +95,18 @@ class TimerWheel:
         if self._seconds:
             return min(self._seconds)
         return None if self._first_minute is None else self._first_minute * _MINUTE_S
+
+    def counts(self, bounds_s: Sequence[int]) -> list[int]:
+        """Messages up to each of these times and after the one before, and those after the last.
+
+        A minute that has not begun counts from its start.
+        """
+        counts = [0] * (len(bounds_s) + 1)
+        for minute, bucket in self._minutes.items():
+            counts[bisect_left(bounds_s, minute * _MINUTE_S)] += len(bucket)
+        for second, bucket in self._seconds.items():
+            counts[bisect_left(bounds_s, second)] += len(bucket)
+        return counts
 
     @property
     def first_offset(self) -> int | None:
@@ -226,6 +239,13 @@ class Timers:
             if wheel.next_s is not None
         )
         return min(times, default=None)
+
+    def due_counts(self, bounds_s: Sequence[int]) -> Iterator[list[int]]:
+        """Of each wheel, the messages that are due within these spans from now."""
+        now_ms = self._clock.now_ms()
+        for era, wheel in self._wheels.items():
+            now_s = self._second(era, now_ms)
+            yield wheel.counts([now_s + bound_s for bound_s in bounds_s])
 
     def propose(self) -> bool:
         """Lets the file follow, as soon as what was delivered is safe; whether that is awaited."""

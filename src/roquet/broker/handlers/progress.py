@@ -14,7 +14,7 @@ from roquet.broker.tables.offsets import OffsetTable
 from roquet.broker.tables.topics import TopicTable
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.bodies.body import MessageQueue, QueueTable, write_body
-from roquet.protocol.bodies.brokers import DelayedMessages, WaitingMessages
+from roquet.protocol.bodies.brokers import DUE_BOUNDS_S, DelayedMessages, WaitingMessages
 from roquet.protocol.bodies.clients import GroupSubscription
 from roquet.protocol.bodies.groups import GroupList
 from roquet.protocol.bodies.offsets import (
@@ -134,6 +134,7 @@ def get_waiting(broker: Broker, _request: Request[NoFields]) -> Reply:
     delays, pending = broker.waiting.delays, broker.waiting.pending_halves
     body = WaitingMessages(
         is_counted=delays.is_counted,
+        due_counts=delays.due_counts(DUE_BOUNDS_S),
         half_count=pending.open_count,
         half_topics=dict(pending.open_topics(HALF_COUNT_MAX)),
     )

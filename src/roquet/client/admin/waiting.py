@@ -7,9 +7,10 @@ ready is known of all brokers.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from roquet.client.admin.servers import AdminServers, Master
 from roquet.client.arguments import moment_of
@@ -19,6 +20,9 @@ from roquet.protocol.bodies import brokers as bodies
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.fields import NoFields
 from roquet.protocol.names import RETRY_PREFIX
+
+# Of `WaitingMessages.due_counts`.
+DUE_BOUNDS: Final = tuple(timedelta(seconds=each) for each in bodies.DUE_BOUNDS_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,9 @@ class WaitingMessages:
     retries: Mapping[str, DelayedMessages] = field(default_factory=dict)
     # By topic.
     delayed: Mapping[str, DelayedMessages] = field(default_factory=dict)
+    # How many of both are due within each of DUE_BOUNDS and not before, and how many later; empty
+    # if brokers do not report it.
+    due_counts: tuple[int, ...] = ()
     # By topic: messages of transactions that are neither committed nor rolled back.
     halves: Mapping[str, int] = field(default_factory=dict)
     # By group: popped messages that are neither acknowledged nor redelivered; pops that wait.
@@ -94,6 +101,7 @@ async def waiting_messages(servers: AdminServers) -> WaitingMessages:
         delayed={
             topic: each for topic, each in delayed.items() if not topic.startswith(RETRY_PREFIX)
         },
+        due_counts=_summed(each.due_counts for each in known.values()),
         halves=halves,
         in_flight=_merged(servers, (each.in_flight for each in known.values())),
         waiting_pops=pops,
@@ -101,6 +109,12 @@ async def waiting_messages(servers: AdminServers) -> WaitingMessages:
         unknown_at=tuple(sorted(answers.keys() - known.keys())),
         uncounted_at=tuple(sorted(name for name, each in known.items() if not each.is_counted)),
     )
+
+
+def _summed(parts: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """Of brokers that report as many counts as there are bounds."""
+    whole = [each for each in parts if len(each) == len(DUE_BOUNDS) + 1]
+    return tuple(sum(each) for each in zip(*whole, strict=True))
 
 
 def _merged(

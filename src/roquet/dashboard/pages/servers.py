@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
 from roquet.client.admin.cluster import BrokerInfo
+from roquet.client.admin.waiting import DUE_BOUNDS
 from roquet.client.errors import ClientError
 from roquet.dashboard.errors import BadInput
 from roquet.dashboard.pages import changes
@@ -92,8 +94,30 @@ def settings_in(config: Mapping[str, str], runtime: Mapping[str, str]) -> Broker
     return BrokerSettings(config, names, configured)
 
 
+@dataclass(frozen=True, slots=True)
+class DueBar:
+    """Messages that are due after one span and within another one; None is no limit."""
+
+    after: timedelta | None
+    within: timedelta | None
+    count: int
+    # Of the longest bar, from 0 to 100.
+    share: int
+
+
+def due_bars(counts: Sequence[int]) -> list[DueBar]:
+    largest = max(counts, default=0) or 1
+    limits = (None, *DUE_BOUNDS, None)
+    return [
+        DueBar(after, within, count, -(-100 * count // largest))
+        for after, within, count in zip(limits, limits[1:], counts, strict=False)
+    ]
+
+
 async def waiting(request: web.Request) -> web.Response:
-    return page(request, "waiting.html")
+    snapshot = request.app[DASHBOARD].poller.snapshot
+    counts = () if snapshot is None else snapshot.waiting.due_counts
+    return page(request, "waiting.html", bars=due_bars(counts))
 
 
 async def brokers(request: web.Request) -> web.Response:

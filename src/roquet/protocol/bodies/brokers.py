@@ -149,6 +149,10 @@ class DelayedMessages(Body, kw_only=True):
     next_due_ms: Int64 | None = None
 
 
+# Of `WaitingMessages.due_counts`: a minute, ten, an hour, six, a day, a week.
+DUE_BOUNDS_S: Final = (60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
+
+
 class WaitingMessages(Body, kw_only=True):
     """Reply to 710004, which is ours: messages that are stored and cannot be consumed yet.
 
@@ -156,6 +160,8 @@ class WaitingMessages(Body, kw_only=True):
     """
 
     delayed: dict[str, DelayedMessages] = always({})
+    # How many of them are due within each of DUE_BOUNDS_S and not before, and how many later.
+    due_counts: list[Int64] = always([])
     # Of open transactions: how many, and the topics of the oldest of them.
     half_count: Int64 = always(0)
     half_topics: dict[str, Int64] = always({})

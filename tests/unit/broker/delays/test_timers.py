@@ -357,6 +357,17 @@ def test_what_waits_by_an_older_clock_is_not_recorded_as_delivered(
 NOON_S = 1_700_000_040  # a full minute
 
 
+def test_messages_are_counted_by_the_time_when_they_are_due() -> None:
+    wheel = TimerWheel()
+    # Of the minute that has begun by the second, of others by the minute.
+    wheel.add(59, 0)
+    wheel.due(59, 1)
+    for offset, due_s in enumerate((70, 119, 600, 601, 100_000), 1):
+        wheel.add(due_s, offset)
+    assert wheel.counts([59, 119, 600]) == [1, 2, 2, 1]
+    assert TimerWheel().counts([1]) == [0, 0]
+
+
 def due(wheel: TimerWheel, now_s: int) -> list[int]:
     """All that is due, taken out."""
     found: list[int] = []

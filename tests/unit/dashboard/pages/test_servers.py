@@ -1,5 +1,7 @@
 """Settings of brokers and accounts: shown, compared and changed, with a real cluster."""
 
+import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -7,9 +9,11 @@ import pytest
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.servers import AdminOptions
 from roquet.client.config import Credentials
+from roquet.client.producer.producer import AsyncProducer
 from roquet.dashboard.errors import BadInput
 from roquet.dashboard.pages.accounts import rights_in, rights_text
-from roquet.dashboard.pages.servers import BrokerSettings, setting_rows, settings_in
+from roquet.dashboard.pages.servers import BrokerSettings, due_bars, setting_rows, settings_in
+from roquet.protocol.messages.message import Message
 from roquet.testing.cluster import Cluster
 from tests.support.accounts import ADMIN, accounts_file
 from tests.support.dashboards import dashboard
@@ -43,6 +47,39 @@ def test_only_our_brokers_report_what_may_be_changed() -> None:
     assert (first.key, first.is_changeable, first.configured) == ("a", True, {"x:1": "2"})
     assert (second.key, second.is_changeable) == ("c", False)
     assert settings_in({}, {"configuredSettings": "broken"}).configured == {}
+
+
+def test_bars_have_the_share_of_the_longest() -> None:
+    bars = due_bars([0, 1, 200, 0, 0, 0, 4])
+    assert [each.share for each in bars] == [0, 1, 100, 0, 0, 0, 2]
+    assert (bars[0].after, bars[0].within) == (None, timedelta(minutes=1))
+    assert (bars[-1].after, bars[-1].within) == (timedelta(days=7), None)
+    assert due_bars([]) == []
+
+
+async def test_what_waits_is_counted_by_the_time_until_it_is_due() -> None:
+    async with (
+        Cluster() as cluster,
+        AsyncAdmin(cluster.name_server) as admin,
+        AsyncProducer(cluster.name_server, "shop") as producer,
+    ):
+        topic = await cluster.new_topic("orders", queues=1)
+        for level in (3, 4, 5, 18, 18):  # 10 s, 30 s, 1 min, 2 h
+            await producer.send(Message(topic, b"level"), delay_level=level)
+        for hours in (1.5, 30.0, 60.0):
+            await producer.send(Message(topic, b"time"), delay=timedelta(hours=hours))
+
+        await _until_due(admin, (3, 0, 0, 3, 0, 2, 0))
+        cluster.clock.advance(timedelta(hours=1))
+        # Two of level 18 are due within the hour now, as is the one of an hour and a half.
+        await _until_due(admin, (0, 0, 3, 0, 0, 2, 0))
+
+
+async def _until_due(admin: AsyncAdmin, wanted: tuple[int, ...]) -> None:
+    """Messages are indexed, and delivered, a moment later."""
+    async with asyncio.timeout(30.0):
+        while (await admin.waiting_messages()).due_counts != wanted:  # noqa: ASYNC110  Brokers do not announce it.
+            await asyncio.sleep(0.01)
 
 
 def test_rights_of_a_form() -> None:
