@@ -104,6 +104,22 @@ class DueBar:
     # Of the longest bar, from 0 to 100.
     share: int
 
+    @property
+    def label(self) -> str:
+        """Blank for those without a limit."""
+        if self.within is None:
+            return ""
+        limit = _in_one_unit(self.within)
+        return f"< {limit}" if self.after is None else f"{_in_one_unit(self.after)} - {limit}"
+
+
+def _in_one_unit(span: timedelta) -> str:
+    """Of a limit, which is a whole number of minutes, hours or days."""
+    for unit, name in ((timedelta(days=1), "d"), (timedelta(hours=1), "h")):
+        if not span % unit:
+            return f"{span // unit} {name}"
+    return f"{span // timedelta(minutes=1)} min"
+
 
 def due_bars(counts: Sequence[int]) -> list[DueBar]:
     largest = max(counts, default=0) or 1

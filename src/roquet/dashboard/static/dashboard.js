@@ -209,6 +209,10 @@
     refreshCharts();
   });
 
+  // On a narrow screen the pages are a row that scrolls: the current one has to be seen.
+  const current = document.querySelector("nav [aria-current]");
+  if (current) current.parentElement.scrollLeft = current.offsetLeft - 40;
+
   showTimes(document);
   localiseFields(document);
   refreshCharts();

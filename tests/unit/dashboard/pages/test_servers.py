@@ -54,6 +54,9 @@ def test_bars_have_the_share_of_the_longest() -> None:
     assert [each.share for each in bars] == [0, 1, 100, 0, 0, 0, 2]
     assert (bars[0].after, bars[0].within) == (None, timedelta(minutes=1))
     assert (bars[-1].after, bars[-1].within) == (timedelta(days=7), None)
+    assert [each.label for each in bars] == [
+        *("< 1 min", "1 min - 10 min", "10 min - 1 h", "1 h - 6 h", "6 h - 1 d", "1 d - 7 d", ""),
+    ]
     assert due_bars([]) == []
 
 
