@@ -159,6 +159,11 @@ def _acked_offsets(broker: Broker, ack: BatchAck) -> Sequence[int]:
     """Those that the queue has."""
     low = broker.store.min_offset(ack.topic, ack.queue_id)
     high = broker.store.max_offset(ack.topic, ack.queue_id)
+    bits = int.from_bytes(ack.acked[:ACK_SIZE_MAX], "little")
+    start = ack.start_offset
+    if bits & bits + 1 == 0:
+        # All from the first to the last, as most clients acknowledge what they popped.
+        return range(max(low, start), min(high, start + bits.bit_length()))
     return [offset for offset in _set_bits(ack) if low <= offset < high]
 
 

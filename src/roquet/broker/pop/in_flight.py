@@ -12,7 +12,7 @@ Nothing here reads or writes: `journal` notes every change, and builds this agai
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple, Protocol, final
 
@@ -145,14 +145,17 @@ class InFlight:
         self._push(point)
         self._count(point.key.queue, point.open_bits.bit_count())
 
-    def ack(self, point: CheckPoint, offsets: Iterable[int]) -> int:
+    def ack(self, point: CheckPoint, offsets: Sequence[int]) -> int:
         """These are not out any more; how many of them were."""
-        count = 0
-        for offset in offsets:
-            index = point.index_of(offset)
-            if index is not None:
-                point.open_bits ^= 1 << index
-                count += 1
+        open_count = point.open_bits.bit_count()
+        if len(offsets) == len(point.offsets) and [*offsets] == [*point.offsets]:
+            point.open_bits = 0
+        else:
+            for offset in offsets:
+                index = point.index_of(offset)
+                if index is not None:
+                    point.open_bits ^= 1 << index
+        count = open_count - point.open_bits.bit_count()
         if count:
             self._count(point.key.queue, -count)
             if not point.is_open:

@@ -193,9 +193,9 @@ class OrderedPopping:
             for offset in offsets
         }
         end = self._journal.note_ordered_pop(ordered, outings, invisible_ms)
-        records = [self._records[offset] for offset in offsets]
+        body = b"".join([self._records[offset] for offset in offsets])
         times = [given[offset] for offset in offsets]
-        self.taken.add(Batch(ordered.queue, offsets, records, times), end)
+        self.taken.add(Batch(ordered.queue, offsets, body, times), end)
 
 
 def has_ordered_messages(broker: Broker, key: PollKey, attempt_id: str) -> bool:

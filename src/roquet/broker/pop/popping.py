@@ -140,11 +140,18 @@ class Popping:
         return self._journal.in_flight.find(key) is not None
 
     def _hand_out(self, queue: QueueOfGroup, result: ReadResult) -> None:
-        records = result.records
-        offsets = [offset_of(record) for record in records]
+        offsets = _offsets_in(result)
         key = PopKey(queue, offsets[0], self.taken.pop_time_ms)
         end = self._journal.note_pop(key, offsets, self._pop.invisible_time, result.next_offset)
-        self.taken.add(Batch(queue, offsets, records), end)
+        self.taken.add(Batch(queue, offsets, result.body), end)
+
+
+def _offsets_in(result: ReadResult) -> Sequence[int]:
+    """Of the messages that were found, which are in the order of the queue."""
+    first = offset_of(result.body)
+    if result.next_offset - first == result.count:
+        return range(first, result.next_offset)  # Nothing between them was left out.
+    return [offset_of(record) for record in result.records]
 
 
 def queues_in_turn(broker: Broker, topic: str) -> Iterator[int]:

@@ -17,7 +17,7 @@ from roquet.broker.pop.receipts import (
 from roquet.net.router import Reply
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.headers.pop import PopMessageHeader, PopMessageReplyHeader
-from roquet.store.reading.queue_reading import ReadStatus
+from roquet.store.reading.queue_reading import ReadStatus, records_in
 
 NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
 FOUND: Final = ReadStatus.FOUND
@@ -31,9 +31,14 @@ class Batch(NamedTuple):
 
     queue: QueueOfGroup
     offsets: Sequence[int]
-    records: Sequence[bytes]
+    # Their records, one after the other: most pops hand them on as they are.
+    body: bytes
     # How often each was popped before, of ordered pops.
     times: Sequence[int] = ()
+
+    @property
+    def records(self) -> list[bytes]:
+        return records_in(self.body)
 
 
 @final
@@ -60,8 +65,8 @@ class Taken:
 
     def add(self, batch: Batch, end: int) -> None:
         self.batches.append(batch)
-        self.count += len(batch.records)
-        self.size_left -= sum(map(len, batch.records))
+        self.count += len(batch.offsets)
+        self.size_left -= len(batch.body)
         self.end = end
 
     def receipts(self, batch: Batch) -> list[Receipt]:
@@ -81,14 +86,16 @@ class Taken:
             for offset in batch.offsets
         ]
 
-    def records(self, batch: Batch) -> Sequence[bytes]:
-        """As clients get them: those of retry topics look like those of the topic itself."""
+    def _body(self, batch: Batch) -> bytes:
+        """As clients get it: records of retry topics look like those of the topic itself."""
         if kind_of(batch.queue.topic) == TopicKind.TOPIC or self._broker.config.show_retry_topics:
-            return batch.records
-        return [
-            with_receipt(record, self._pop.topic, receipt)
-            for record, receipt in zip(batch.records, self.receipts(batch), strict=True)
-        ]
+            return batch.body
+        return b"".join(
+            [
+                with_receipt(record, self._pop.topic, receipt)
+                for record, receipt in zip(batch.records, self.receipts(batch), strict=True)
+            ]
+        )
 
     def reply(self) -> Reply:
         """With the messages, or without any."""
@@ -116,7 +123,7 @@ class Taken:
         if not self.count:
             self._broker.statistics.count_miss()
             return Reply(ResponseCode.POLLING_TIMEOUT, header, remark=NOTHING)
-        body = b"".join([record for each in self.batches for record in self.records(each)])
+        body = b"".join(map(self._body, self.batches))
         self._broker.statistics.count_get(
             self._pop.consumer_group, self._pop.topic, self.count, len(body)
         )

@@ -63,15 +63,19 @@ class ReadResult(msgspec.Struct, gc=False):
     @property
     def records(self) -> list[bytes]:
         """One by one."""
-        body = self.body
-        found: list[bytes] = []
-        start = 0
-        while start < len(body):
-            # Each starts with its size, which was checked when it was read.
-            end = start + int.from_bytes(body[start : start + 4])
-            found.append(body[start:end])
-            start = end
-        return found
+        return records_in(self.body)
+
+
+def records_in(body: bytes) -> list[bytes]:
+    """Of a result, one by one."""
+    found: list[bytes] = []
+    start = 0
+    while start < len(body):
+        # Each starts with its size, which was checked when it was read.
+        end = start + int.from_bytes(body[start : start + 4])
+        found.append(body[start:end])
+        start = end
+    return found
 
 
 @final
