@@ -175,6 +175,8 @@ def test_dropping_one_property_of_any_text_keeps_the_others(text: str, name: str
     expected.pop(name, None)
     assert parse_properties(rest) == expected
     assert without_property_bytes(text.encode(), name.encode()) == rest.encode()
+    kept = [segment for segment in text.split("\x02") if not segment.startswith(f"{name}\x01")]
+    assert rest == "\x02".join(kept)
     assert len(rest) <= len(text)
 
 

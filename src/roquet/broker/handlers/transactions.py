@@ -8,7 +8,13 @@ from roquet.broker.handlers.needs import ENDING
 from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.appending import stored_record
 from roquet.broker.transactions.half_messages import real_queue, resumed
-from roquet.broker.transactions.phases import append_half, commit, open_half, roll_back
+from roquet.broker.transactions.phases import (
+    append_half,
+    commit,
+    commit_common,
+    open_half,
+    roll_back,
+)
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Reply, Request, on
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -36,12 +42,18 @@ def end_transaction(broker: Broker, request: Request[EndTransactionHeader]) -> A
     if end is None:
         # Apache does not answer this request. Clients send it one-way; others get an answer.
         return Reply(remark="the end is not known yet: the broker will ask")
-    half = open_half(broker, _half_message(broker, header))
-    if half is None:
-        return Reply(remark="the transaction is over already")
-    return broker.messages.acks.reply_when_safe(
-        request, end(broker, half), Reply(), OnTimeout.KEEP_WAITING
-    )
+    record = stored_record(broker.store, header.commit_log_offset)
+    log_end = None
+    if end is commit:
+        log_end = commit_common(
+            broker, record, header.producer_group, header.tran_state_table_offset
+        )
+    if log_end is None:
+        half = open_half(broker, _half_message(record, header))
+        if half is None:
+            return Reply(remark="the transaction is over already")
+        log_end = end(broker, half)
+    return broker.messages.acks.reply_when_safe(request, log_end, Reply(), OnTimeout.KEEP_WAITING)
 
 
 def resume_check(broker: Broker, request: Request[ResumeCheckHeader]) -> Answer:
@@ -57,9 +69,9 @@ def resume_check(broker: Broker, request: Request[ResumeCheckHeader]) -> Answer:
     return broker.messages.acks.reply_when_safe(request, end, Reply(), OnTimeout.KEEP_WAITING)
 
 
-def _half_message(broker: Broker, header: EndTransactionHeader) -> StoredMessage:
+def _half_message(record: bytes, header: EndTransactionHeader) -> StoredMessage:
     """What the header is about, if it really is. Raises Refused."""
-    half = read_record(stored_record(broker.store, header.commit_log_offset))
+    half = read_record(record)
     if half.topic != HALF_TOPIC:
         raise _refused("is not a half message", half)
     if half.properties.get(Property.PRODUCER_GROUP) != header.producer_group:

@@ -14,7 +14,12 @@ passed is ignored, and that about one from before the start is believed, as it i
 from typing import Final
 
 from roquet.broker.broker import Broker
-from roquet.broker.messages.appending import NewMessage, append_message, refusal
+from roquet.broker.messages.appending import (
+    NewMessage,
+    append_draft,
+    append_message,
+    refusal,
+)
 from roquet.broker.transactions.half_messages import committed, half_of, op_message, real_queue
 from roquet.clock import Clock
 from roquet.net.errors import Refused
@@ -23,6 +28,7 @@ from roquet.protocol.headers.messages import SendMessageHeader
 from roquet.protocol.messages.message import Property, StoredMessage, SysFlag
 from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX, property_of
 from roquet.protocol.messages.record import read_record
+from roquet.protocol.messages.redelivery import common_commit
 from roquet.protocol.names import HALF_TOPIC, TOO_MANY_CHECKS_TOPIC
 from roquet.store.appends import Appended
 from roquet.store.errors import StoreUnavailable
@@ -98,15 +104,42 @@ def is_given_up(store: MessageStore, half: StoredMessage) -> bool:
 def commit(broker: Broker, half: StoredMessage) -> int:
     """Delivers what was prepared; the end of that in the log. Raises Refused."""
     appended = append_message(broker.messages, committed(half))
+    age_ms = _age_ms(broker.clock, half.born_timestamp)
+    broker.statistics.ended_transactions.count_commit(_topic_of(half), age_ms)
+    _note_committed(broker, half.queue_offset)
+    return appended.physical_offset + appended.size
+
+
+def commit_common(
+    broker: Broker, record: bytes, producer_group: str, queue_offset: int
+) -> int | None:
+    """The same for the record of a half message that is surely open, and about which nothing is
+    uncommon; None for any other, to which nothing has happened. Raises Refused."""
     pending = broker.waiting.pending_halves
-    pending.ended.add(half.queue_offset)
-    broker.statistics.ended_transactions.count_commit(_topic_of(half), _age_ms(broker.clock, half))
+    is_sure = queue_offset >= max(pending.progress, pending.doubtful_end)
+    if not is_sure or queue_offset in pending.ended:
+        return None
+    draft = common_commit(
+        record, producer_group.encode(), queue_offset, broker.messages.has_checksums
+    )
+    if draft is None:
+        return None
+    topic = draft.topic.decode()
+    appended = append_draft(broker.messages, topic, draft)
+    age_ms = _age_ms(broker.clock, draft.born_timestamp)
+    broker.statistics.ended_transactions.count_commit(topic, age_ms)
+    _note_committed(broker, queue_offset)
+    return appended.physical_offset + appended.size
+
+
+def _note_committed(broker: Broker, half_offset: int) -> None:
+    pending = broker.waiting.pending_halves
+    pending.ended.add(half_offset)
     try:
-        _record_end(broker, half.queue_offset)
+        _record_end(broker, half_offset)
     except Refused:
         # It is delivered. The op message can wait until there is room for it.
-        pending.unrecorded.append(half.queue_offset)
-    return appended.physical_offset + appended.size
+        pending.unrecorded.append(half_offset)
 
 
 def roll_back(broker: Broker, half: StoredMessage) -> int:
@@ -114,7 +147,7 @@ def roll_back(broker: Broker, half: StoredMessage) -> int:
     appended = _record_end(broker, half.queue_offset)
     broker.waiting.pending_halves.ended.add(half.queue_offset)
     broker.statistics.ended_transactions.count_rollback(
-        _topic_of(half), _age_ms(broker.clock, half)
+        _topic_of(half), _age_ms(broker.clock, half.born_timestamp)
     )
     return appended.physical_offset + appended.size
 
@@ -131,8 +164,8 @@ def _topic_of(half: StoredMessage) -> str:
     return half.properties.get(Property.REAL_TOPIC, "")
 
 
-def _age_ms(clock: Clock, half: StoredMessage) -> int:
-    return max(0, clock.now_ms() - half.born_timestamp)
+def _age_ms(clock: Clock, born_timestamp: int) -> int:
+    return max(0, clock.now_ms() - born_timestamp)
 
 
 def _record_end(broker: Broker, half_offset: int) -> Appended:

@@ -108,6 +108,11 @@ def _last_value(text: AnyStr, mark: AnyStr, separator: AnyStr) -> AnyStr | None:
 
 
 def _without(text: AnyStr, mark: AnyStr, separator: AnyStr) -> AnyStr:
+    start = text.rfind(separator + mark)
+    if start >= 0 and text.find(mark) == start + 1:
+        # There is one, as of checksums, and it is not the first property: the rest is not touched.
+        end = text.find(separator, start + 1)
+        return text[:start] if end < 0 else text[:start] + text[end:]
     return separator.join(
         [segment for segment in text.split(separator) if not segment.startswith(mark)]
     )

@@ -1,3 +1,6 @@
 from roquet.protocol.messages.drafts import RecordDraft
 
 def common_redelivery(waiting: bytes, has_checksum: bool) -> RecordDraft | None: ...
+def common_commit(
+    half: bytes, producer_group: bytes, queue_offset: int, has_checksum: bool
+) -> RecordDraft | None: ...
