@@ -6,16 +6,11 @@ delivered since the last save. That comes every second, and in a young broker so
 
 import json
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from roquet.protocol.codes import RequestCode, ResponseCode
-from roquet.protocol.messages.record import split_records
-from tests.support.blocking_peer import BlockingPeer
-from tests.support.common_requests import common_pull_header, common_send_header, receipt_of
+from tests.support.common_requests import delivered, send_each
 from tests.support.eventually import wait_until
 from tests.support.gates import IS_LONG, IS_QUICK, few
 from tests.support.our_cluster import OurBroker
@@ -32,24 +27,7 @@ TIMER = "TIMER_DELAY_SEC\x011"
 
 
 def send_delayed(broker: OurBroker, bodies: list[bytes], delay: str = LEVEL) -> None:
-    header = replace(common_send_header(TOPIC), properties=f"{delay}\x02WAIT\x01true\x02")
-    with BlockingPeer(broker.address) as peer:
-        for body in bodies:
-            receipt_of(peer.call(RequestCode.SEND_MESSAGE_V2, header, body))
-
-
-def delivered(broker: OurBroker) -> Counter[bytes]:
-    """How often each message has come."""
-    found: Counter[bytes] = Counter()
-    offset = 0
-    with BlockingPeer(broker.address) as peer:
-        while True:
-            reply = peer.call(RequestCode.PULL_MESSAGE, common_pull_header(TOPIC, 0, offset))
-            if reply.code != ResponseCode.SUCCESS:
-                return found
-            messages = split_records(reply.body)
-            found.update(bytes(message.body) for message in messages)
-            offset = messages[-1].queue_offset + 1
+    send_each(broker.address, TOPIC, bodies, delay)
 
 
 def noted_count(broker: OurBroker) -> int:
@@ -70,7 +48,7 @@ def batch_of(kill: int, name: str) -> list[bytes]:
 def deliver_delayed(broker: OurBroker, bodies: list[bytes]) -> None:
     """Returns when they are delivered, and all that were due before them: a level keeps order."""
     send_delayed(broker, bodies)
-    wait_until(lambda: bodies[-1] in delivered(broker))
+    wait_until(lambda: bodies[-1] in delivered(broker.address, TOPIC))
 
 
 def test_a_kill_repeats_no_more_than_was_delivered_since_the_last_save(quick_path: Path) -> None:
@@ -81,13 +59,13 @@ def test_a_kill_repeats_no_more_than_was_delivered_since_the_last_save(quick_pat
             saved, unsaved, behind = (batch_of(kill, name) for name in ("a", "b", "c"))
             deliver_delayed(broker, saved)
             await_note(broker, len(sent) + len(saved))
-            before = delivered(broker)
+            before = delivered(broker.address, TOPIC)
             deliver_delayed(broker, unsaved)
             broker.kill()
             broker.start()
             deliver_delayed(broker, behind)
             sent += saved + unsaved + behind
-            after = delivered(broker)
+            after = delivered(broker.address, TOPIC)
             assert set(after) == set(sent)
             assert {body: after[body] for body in before} == before
             assert all(after[body] <= 2 for body in unsaved)
@@ -115,6 +93,8 @@ def test_lives_below_a_second_do_not_deliver_the_same_again_and_again(
             wait_until(lambda: time.monotonic() > ends_s)  # noqa: B023  Awaited at once.
             broker.kill()
             broker.start()
-        wait_until(lambda: set(delivered(broker)) == set(sent))
-        often = {body: count for body, count in delivered(broker).items() if count > 2}
+        wait_until(lambda: set(delivered(broker.address, TOPIC)) == set(sent))
+        often = {
+            body: count for body, count in delivered(broker.address, TOPIC).items() if count > 2
+        }
         assert often == {}

@@ -7,7 +7,6 @@ master alone, so the new master has to deliver all of it once more, and ask abou
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,11 +24,10 @@ from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.groups import UpdateConsumerOffsetHeader
 from roquet.protocol.headers.messages import EndTransactionHeader
 from roquet.protocol.messages.message_id import parse_offset_id
-from roquet.protocol.messages.record import split_records
 from roquet.protocol.names import HALF_TOPIC
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.command_line import roquet
-from tests.support.common_requests import common_pull_header, common_send_header, receipt_of
+from tests.support.common_requests import common_send_header, delivered, receipt_of, send_each
 from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurBroker, OurNameServer
 from tests.support.tcp_proxy import PROXY_HOST, TcpProxy
@@ -148,27 +146,6 @@ def committed(broker: OurBroker, topic: str, group: str) -> int:
     return table.get(f"{topic}@{group}", {}).get(0, 0)
 
 
-def send(broker: OurBroker, names: list[bytes], properties: str) -> None:
-    header = replace(common_send_header(TOPIC), properties=f"{properties}\x02WAIT\x01true\x02")
-    with BlockingPeer(broker.address) as peer:
-        for name in names:
-            receipt_of(peer.call(RequestCode.SEND_MESSAGE_V2, header, name))
-
-
-def delivered(broker: OurBroker) -> Counter[bytes]:
-    """How often each message can be read."""
-    found: Counter[bytes] = Counter()
-    offset = 0
-    with BlockingPeer(broker.address) as peer:
-        while True:
-            reply = peer.call(RequestCode.PULL_MESSAGE, common_pull_header(TOPIC, 0, offset))
-            if reply.code != ResponseCode.SUCCESS:
-                return found
-            messages = split_records(reply.body)
-            found.update(bytes(message.body) for message in messages)
-            offset = messages[-1].queue_offset + 1
-
-
 def names_of(kind: str) -> list[bytes]:
     return [f"{kind} {number}".encode() for number in range(COUNT)]
 
@@ -178,14 +155,16 @@ async def test_what_only_the_lost_master_delivered_is_delivered_by_its_successor
 ) -> None:
     await brokers.prepare()
     levels, timers = names_of("level"), names_of("timer")
-    await asyncio.to_thread(send, brokers.master, levels, "DELAY\x011")
-    await asyncio.to_thread(send, brokers.master, timers, f"TIMER_DELAY_SEC\x01{DELAY_S}")
+    await asyncio.to_thread(send_each, brokers.master.address, TOPIC, levels, "DELAY\x011")
+    await asyncio.to_thread(
+        send_each, brokers.master.address, TOPIC, timers, f"TIMER_DELAY_SEC\x01{DELAY_S}"
+    )
     await brokers.cut_link()
-    assert not delivered(brokers.master)
-    await brokers.until(lambda: len(delivered(brokers.master)) == 2 * COUNT)
+    assert not delivered(brokers.master.address, TOPIC)
+    await brokers.until(lambda: len(delivered(brokers.master.address, TOPIC)) == 2 * COUNT)
     await brokers.promote()
-    await brokers.until(lambda: set(delivered(brokers.slave)) == {*levels, *timers})
-    assert set(delivered(brokers.slave).values()) == {1}
+    await brokers.until(lambda: set(delivered(brokers.slave.address, TOPIC)) == {*levels, *timers})
+    assert set(delivered(brokers.slave.address, TOPIC).values()) == {1}
 
 
 def begin(peer: BlockingPeer, name: bytes) -> EndTransactionHeader:
@@ -234,7 +213,7 @@ async def test_transactions_that_only_the_lost_master_dealt_with_are_asked_about
                 assert peer.call(RequestCode.END_TRANSACTION, header).code == ResponseCode.SUCCESS
 
     await asyncio.to_thread(end)
-    assert set(delivered(brokers.master)) == set(ended)
+    assert set(delivered(brokers.master.address, TOPIC)) == set(ended)
     # All are dealt with: over, or put again, because their producer is not there to be asked.
     await brokers.until(
         lambda: committed(brokers.master, HALF_TOPIC, "CID_RMQ_SYS_TRANS") >= 2 * COUNT
@@ -247,6 +226,8 @@ async def test_transactions_that_only_the_lost_master_dealt_with_are_asked_about
         return TransactionState.COMMIT
 
     async with AsyncTransactionProducer(brokers.names, GROUP, check=check):
-        await brokers.until(lambda: set(delivered(brokers.slave)) == {*ended, *pending})
+        await brokers.until(
+            lambda: set(delivered(brokers.slave.address, TOPIC)) == {*ended, *pending}
+        )
     assert asked == {*ended, *pending}
-    assert set(delivered(brokers.slave).values()) == {1}
+    assert set(delivered(brokers.slave.address, TOPIC).values()) == {1}

@@ -1,5 +1,8 @@
 """Sends and pulls without anything special, as Java clients of 4.9 make them."""
 
+from collections import Counter
+from collections.abc import Iterable
+
 from roquet.protocol.codes import PullFlag, RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import fields_of, read_header
@@ -8,6 +11,7 @@ from roquet.protocol.headers.messages import (
     SendMessageHeaderV2,
     SendMessageReplyHeader,
 )
+from roquet.protocol.messages.record import split_records
 from tests.support.blocking_peer import BlockingPeer
 
 
@@ -68,3 +72,26 @@ def common_send_header(topic: str, queue_id: int = 0) -> SendMessageHeaderV2:
         flag=0,
         properties="WAIT\x01true\x02",
     )
+
+
+def send_each(address: str, topic: str, bodies: Iterable[bytes], properties: str) -> None:
+    """To the first queue, one after the other, with the same properties."""
+    header = common_send_header(topic)
+    header.properties = f"{properties}\x02WAIT\x01true\x02"
+    with BlockingPeer(address) as peer:
+        for body in bodies:
+            receipt_of(peer.call(RequestCode.SEND_MESSAGE_V2, header, body))
+
+
+def delivered(address: str, topic: str) -> Counter[bytes]:
+    """How often each message can be read from the first queue."""
+    found: Counter[bytes] = Counter()
+    offset = 0
+    with BlockingPeer(address) as peer:
+        while True:
+            reply = peer.call(RequestCode.PULL_MESSAGE, common_pull_header(topic, 0, offset))
+            if reply.code != ResponseCode.SUCCESS:
+                return found
+            messages = split_records(reply.body)
+            found.update(bytes(message.body) for message in messages)
+            offset = messages[-1].queue_offset + 1

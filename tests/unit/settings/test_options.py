@@ -73,7 +73,7 @@ def test_a_kind_may_say_more_than_what_it_expects_in_general() -> None:
     def parse(text: str) -> str:
         raise ValueError(f"a pattern: {text} is not closed")
 
-    with pytest.raises(ConfigError, match="expected a pattern: a\\( is not closed"):
+    with raises(ConfigError, key="pattern", reason="expected a pattern: a( is not closed"):
         Option("pattern", OptionKind("a pattern", parse)).parse("a(")
 
 
@@ -139,7 +139,8 @@ def test_a_strict_boolean_is_true_or_false() -> None:
 def test_encryption_is_refused_under_every_name_that_is_not_an_option(
     settings: dict[str, str],
 ) -> None:
-    with pytest.raises(UnsupportedOption, match="encrypted"):
+    ((key, text),) = settings.items()
+    with raises(UnsupportedOption, key=key, text=text):
         refuse_unsupported({}, settings)
 
 

@@ -321,7 +321,7 @@ class AsyncPullConsumer(AsyncResource):
         if self._config.prefetch:
             raise BadArgument("a schedule needs a consumer with `prefetch=False`", "prefetch")
         if member.schedule is not None:
-            raise BadArgument("this consumer has a schedule already, and there is only one", "work")
+            raise BadArgument("this consumer has a schedule already, and there is only one")
         member.schedule = PullSchedule(work, delay_s, member.membership.instance.services)
         member.schedule.follow(member.assignment())
 

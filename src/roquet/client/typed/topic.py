@@ -35,7 +35,17 @@ R = TypeVar("R")
 
 class Undecodable(DeadLetter):
     """The body of a message is no value of its topic's type. No retry helps, so a message for which
-    a listener raises it goes to the dead letters at once, with this reason."""
+    a listener raises it goes to the dead letters at once, with this reason.
+
+    `content_type` is that of the message, if it is not that of the topic.
+    """
+
+    def __init__(
+        self, reason: str, *, topic: str | None = None, content_type: str | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.topic = topic
+        self.content_type = content_type
 
 
 @final
@@ -95,11 +105,17 @@ class Topic(Generic[T]):
         found = message.properties.get(CONTENT_TYPE)
         expected = self.codec.content_type
         if found is not None and not is_same_type(found, expected):
-            raise Undecodable(f"its content type is {found!r}, and {self.name!r} has {expected!r}")
+            raise Undecodable(
+                f"its content type is {found!r}, and {self.name!r} has {expected!r}",
+                topic=self.name,
+                content_type=found,
+            )
         try:
             return self.codec.decode(message.body)
         except ValueError as error:
-            raise Undecodable(f"no value of topic {self.name!r}: {error}") from error
+            raise Undecodable(
+                f"no value of topic {self.name!r}: {error}", topic=self.name
+            ) from error
 
     def __repr__(self) -> str:
         return f"<topic {self.name} of {self.codec.content_type}>"

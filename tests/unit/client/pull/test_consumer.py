@@ -503,7 +503,7 @@ async def test_a_schedule_goes_on_when_work_fails(
     async with reader(cluster, prefetch=False) as consumer:
         consumer.schedule(work)
         await eventually(lambda: len(calls) > 2)
-        with raises(BadArgument, argument="work"):
+        with raises(BadArgument, argument=None):
             consumer.schedule(work)
     assert "ZeroDivisionError" in caplog.text
 
