@@ -9,6 +9,7 @@ RoquetError
 """
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 from roquet.errors import RoquetError
@@ -21,7 +22,15 @@ class DashboardError(RoquetError):
 
 
 class BadPasswordFile(DashboardError):
-    """The text names the file, the line and what is expected."""
+    """The text names the file, the line and what is expected.
+
+    `line` is its number, from 1, if one of them is to blame.
+    """
+
+    def __init__(self, reason: str, path: Path | None = None, line: int | None = None) -> None:
+        super().__init__(reason)
+        self.path = path
+        self.line = line
 
 
 class NotInstalled(DashboardError):

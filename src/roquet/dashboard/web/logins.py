@@ -74,14 +74,13 @@ class PasswordFile:
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise BadPasswordFile(f"{path} cannot be read: {error}") from None
+            raise BadPasswordFile(f"{path} cannot be read: {error}", path) from None
         self._users = dict(
             _user(path, number, line) for number, line in enumerate(lines, 1) if line.strip()
         )
         if not self._users:
-            raise BadPasswordFile(
-                f"{path} has no user: add the line that roquet dashboard --new-password NAME prints"
-            )
+            remedy = "add the line that roquet dashboard --new-password NAME prints"
+            raise BadPasswordFile(f"{path} has no user: {remedy}", path)
         # An unknown user takes as long as a wrong password, or names could be guessed.
         self._nobody = next(iter(self._users.values()))
 
@@ -105,7 +104,8 @@ def _user(path: Path, number: int, line: str) -> tuple[str, _Scrypt]:
             base64.b64decode(digest, validate=True),
         )
     except (ValueError, binascii.Error):
-        raise BadPasswordFile(f"{path}:{number}: expected NAME:scrypt:15:8:1:SALT:HASH") from None
+        reason = f"{path}:{number}: expected NAME:scrypt:15:8:1:SALT:HASH"
+        raise BadPasswordFile(reason, path, number) from None
     is_usable = (
         kind == "scrypt"
         and 1 <= cost_log <= _COST_LOG_MAX
@@ -114,7 +114,8 @@ def _user(path: Path, number: int, line: str) -> tuple[str, _Scrypt]:
         and len(found.hash) == _HASH_SIZE
     )
     if not user or not is_usable:
-        raise BadPasswordFile(f"{path}:{number}: not a line that --new-password has printed")
+        reason = f"{path}:{number}: not a line that --new-password has printed"
+        raise BadPasswordFile(reason, path, number)
     return user, found
 
 

@@ -10,6 +10,7 @@ from roquet.dashboard.web.server import DashboardConfig, login_of
 from roquet.protocol.host import Address
 from roquet.testing.cluster import Cluster
 from tests.support.accounts import ADMIN, PUBLISHER, accounts_file
+from tests.support.raising import raises
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104
 
@@ -51,12 +52,12 @@ async def test_where_there_are_no_accounts_nobody_logs_in() -> None:
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "passwords"
     path.write_text(text)
-    with pytest.raises(BadPasswordFile, match="passwords"):
+    with raises(BadPasswordFile, path=path, line=1 if text else None):
         PasswordFile(path)
 
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadPasswordFile, match="cannot be read"):
+    with raises(BadPasswordFile, path=tmp_path / "none", line=None):
         PasswordFile(tmp_path / "none")
 
 
