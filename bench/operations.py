@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -502,13 +502,14 @@ class Asker:
 
     def _answer_all(self) -> None:
         frames = FrameDecoder()
-        while data := self._socket.recv(1 << 18):
-            commands = [decode_command(each) for each in frames.cut(data)]
-            requests = [each for each in commands if not each.is_response]
-            self.asked_count += len(requests)
-            self._socket.sendall(
-                b"".join(encode_command(reply_to(each)) for each in requests if not each.is_oneway)
-            )
+        # The other thread closes the socket when nothing more is measured.
+        with suppress(ConnectionError):
+            while data := self._socket.recv(1 << 18):
+                commands = [decode_command(each) for each in frames.cut(data)]
+                requests = [each for each in commands if not each.is_response]
+                self.asked_count += len(requests)
+                answers = [encode_command(reply_to(e)) for e in requests if not e.is_oneway]
+                self._socket.sendall(b"".join(answers))
 
 
 def delivery_of_delayed(server: Server, load: Path, path: Path) -> float:

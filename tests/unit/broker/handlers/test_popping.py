@@ -187,6 +187,19 @@ async def test_a_batch_of_acks_for_nothing_is_refused(bed: BrokerBed, client: Be
         assert reply.code == ResponseCode.NO_MESSAGE
 
 
+@pytest.mark.parametrize("acked", [b"\x07", b"\x07\0", b"\xff\xff"], ids=repr)
+async def test_a_batch_acknowledges_all_of_a_pop(
+    bed: BrokerBed, client: BedClient, acked: bytes
+) -> None:
+    for _ in range(3):
+        bed.put()
+    popped = await pop(client)
+    acks = batch(popped.receipts[0].pop_time_ms, acked)
+    reply = await client.ask(RequestCode.BATCH_ACK_MESSAGE, NoFields(), acks)
+    assert reply.code == ResponseCode.SUCCESS
+    assert bed.broker.waiting.pops.in_flight.count == 0
+
+
 def batch(pop_time_ms: int, acked: bytes) -> BatchAckRequest:
     one = BatchAck(
         acked=acked,
