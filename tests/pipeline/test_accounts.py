@@ -174,7 +174,7 @@ def test_a_lake_that_has_all_is_right_and_one_that_lacks_some_is_not(
         checkpoint=tmp_path / "checkpoint",
         available_now=True,
     )
-    audited = ("audit", "-n", shop.name_server, "--topic", topic, "--lake", plan.lake)
+    audited = ("audit", "-n", shop.name_server, "--topic", topic, "--lake", str(plan.lake))
     with Producer(shop.name_server, "shop") as producer:
         producer.send_many(Message(topic, b"%d" % number) for number in range(COUNT))
         ingest(spark, plan)
@@ -217,7 +217,7 @@ def test_what_a_lake_left_out_or_set_apart_is_not_missing(
             json_schema="number bigint",
         )
         ingest(spark, plan)
-        audited = ("audit", "-n", shop.name_server, "--topic", topic, "--lake", plan.lake)
+        audited = ("audit", "-n", shop.name_server, "--topic", topic, "--lake", str(plan.lake))
         report = command.json(*audited)
         (side,) = report["sides"]
         assert report["is_right"]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,6 +26,9 @@ from roquet.pipeline.jobs.ingest import IngestPlan, IngestReport, ingest
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.queries import QueryFailed
+from roquet.pipeline.selection import Selection, selected
+from roquet.pipeline.sql.query import run_sql
+from roquet.pipeline.sql.tables import LakeTables
 from roquet.protocol.messages.message import Message
 from tests.support.eventually import wait_until
 from tests.support.lake_rows import (
@@ -35,6 +39,7 @@ from tests.support.lake_rows import (
     publish_small_files,
 )
 from tests.support.our_cluster import OurBroker, OurNameServer
+from tests.support.s3_store import S3Store
 
 COUNT = 50_000 if os.environ.get("ROQUET_LONG") else 1_000
 TOPIC = "orders"
@@ -227,3 +232,25 @@ def test_bodies_become_columns_more_of_them_later_and_bad_ones_are_set_apart(
     bad = quarantine.to_table().to_pylist()
     assert {row["body"] for row in bad} == {b"no json", b'{"number": "no number"}', b"[]"}
     assert all(row["reason"] for row in bad)
+
+
+def test_a_lake_in_s3_is_filled_by_brokers_and_files_and_read_by_all(
+    spark: SparkSession, shop: Shop, tmp_path: Path
+) -> None:
+    with S3Store() as store:
+        lake = store.location_with_file("lake", tmp_path)
+        sent = shop.send(*numbered(0, 60))
+        source = {"nameServer": shop.name_server, "topic": TOPIC, "maxOffsetsPerTrigger": "25"}
+        plan = IngestPlan(source=source, lake=lake, available_now=True, format="delta")
+        assert ingest(spark, plan).messages == 60
+        sent += shop.send(*numbered(60, 40))
+        stored = {"path": str(shop.store), "topic": TOPIC}
+        assert backfill(spark, BackfillPlan(source=stored, lake=lake)).messages == 40
+        soon = datetime.now(UTC) + timedelta(hours=2)
+        assert compact(spark, CompactPlan(lake=lake, now=soon)).lake_messages == 100
+        assert ingest(spark, replace(plan, format=None)).messages == 0
+        rows = selected(spark, Selection(source={}, lake=lake)).collect()
+        assert Counter((row.queueId, row.queueOffset) for row in rows) == sent
+        assert {row.topic for row in rows} == {TOPIC}
+        with run_sql("select count(*) from orders", LakeTables(lake)) as result:
+            assert list(result.rows) == [(100,)]

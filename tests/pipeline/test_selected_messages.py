@@ -54,7 +54,7 @@ def lake(
         available_now=True,
     )
     assert ingest(spark, plan).messages == COUNT
-    return plan.lake
+    return directory / "lake"
 
 
 @pytest.fixture

@@ -1,6 +1,10 @@
 """The program that docs/spark.md shows piece by piece works; port and place are others."""
 
+import os
 import runpy
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ from roquet import Message, Producer
 from roquet.pipeline.jobs.ingest import IngestPlan, ingest
 from roquet.testing.blocking import BlockingCluster
 from tests.support.page_blocks import DOCS, blocks_of
+from tests.support.s3_store import S3Store
 
 PAGE = DOCS / "spark.md"
 
@@ -48,3 +53,31 @@ def test_its_pieces_print_what_was_sent(
     ]
     assert counts.split() == ["3", "3", "3"]
     assert frame_count == "3"
+
+
+@pytest.mark.full("starts Spark as a command does")
+def test_its_way_to_a_table_in_s3_works(cluster: BlockingCluster, tmp_path: Path) -> None:
+    [block] = [each for each in blocks_of(PAGE) if "AWS_ACCESS_KEY_ID" in each.text]
+    with Producer(cluster.name_server, "shop") as producer:
+        for tags in ("new", "new", "paid"):
+            producer.send(Message("orders", b"one coffee", tags=tags))
+    with S3Store() as store:
+        environment = {key: each for key, each in os.environ.items() if "PYSPARK" not in key}
+        printed = [
+            subprocess.run(
+                [
+                    *(sys.executable, "-c", "from roquet.cli.main import main; main()"),
+                    *shlex.split(command.replace("127.0.0.1:9876", cluster.name_server))[1:],
+                ],
+                cwd=tmp_path,
+                env=environment | store.environment,
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+            for command in block.commands
+        ]
+    assert sorted(line.split() for line in printed[-1].splitlines()[2:]) == [
+        ["new", "2"],
+        ["paid", "1"],
+    ]

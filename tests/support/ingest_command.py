@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, final
 
+from roquet.pipeline.lake.places import S3Location
 from tests.support.eventually import wait_until
 
 # Spark starts slowly on a machine that does other things, too.
@@ -18,13 +19,22 @@ _PATIENCE_S = 300
 
 @final
 class IngestCommand:
-    """Ingests a topic of a cluster into `directory/lake`, with what is given with each start."""
+    """Ingests a topic of a cluster into `directory/lake`, with what is given with each start.
 
-    def __init__(self, name_server: str, topic: str, directory: Path) -> None:
+    Into a table of an object store, if `table` is one, without a checkpoint.
+    """
+
+    def __init__(
+        self, name_server: str, topic: str, directory: Path, table: S3Location | None = None
+    ) -> None:
         self.lake = directory / "lake"
         self.checkpoint = directory / "checkpoint"
         self._directory = directory
-        self._arguments = ["-n", name_server, "--topic", topic, "--lake", str(self.lake)]
+        self._arguments = ["-n", name_server, "--topic", topic]
+        if table is None:
+            self._arguments += ["--lake", str(self.lake), "--checkpoint", str(self.checkpoint)]
+        else:
+            self._arguments += ["--lake", str(table), "--storage-options", str(table.options_file)]
 
     def run(self, *options: str, exit_code: int = 0) -> dict[str, Any]:
         """To the end; what it printed."""
@@ -85,10 +95,9 @@ class IngestCommand:
 
     def _start(self, *options: str) -> "subprocess.Popen[str]":
         environment = {key: value for key, value in os.environ.items() if "PYSPARK" not in key}
-        checkpoint = ["--checkpoint", str(self.checkpoint)]
         start = [sys.executable, "-c", "from roquet.cli.main import main; main()"]
         return subprocess.Popen(
-            [*start, "spark", "ingest", *self._arguments, *checkpoint, "--json", *options],
+            [*start, "spark", "ingest", *self._arguments, "--json", *options],
             cwd=self._directory,
             env=environment,
             stdout=subprocess.PIPE,

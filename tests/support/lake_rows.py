@@ -14,7 +14,7 @@ from roquet.pipeline.lake.compaction import planned_compactions, write_compactio
 from roquet.pipeline.lake.entries import LakePiece, QueueIncarnation
 from roquet.pipeline.lake.files import MissingRange
 from roquet.pipeline.lake.json_columns import JsonColumns
-from roquet.pipeline.lake.lake import Lake
+from roquet.pipeline.lake.opening import OpenLake
 from roquet.pipeline.lake.staging import StagedWriter
 from roquet.pipeline.planning import QueueRange
 
@@ -39,16 +39,16 @@ def message_batch(
 
 
 def staged_rows(
-    lake: Lake, rows: pa.RecordBatch, json_columns: JsonColumns | None = None
+    lake: OpenLake, rows: pa.RecordBatch, json_columns: JsonColumns | None = None
 ) -> list[LakePiece]:
     """The rows of one queue and hour, as a task stages them."""
     offsets = rows.column("queueOffset").to_pylist()
     queue = QueueRef(TOPIC, "broker-a", rows.column("queueId")[0].as_py())
     wanted = MissingRange(QueueRange(queue, offsets[0], offsets[-1] + 1), 0, QueueIncarnation())
-    return list(StagedWriter(lake.path, lake.run, json_columns).write(wanted, [rows]))
+    return list(StagedWriter(lake.staging, json_columns).write(wanted, [rows]))
 
 
-def publish_small_files(lake: Lake, *, hours: int, files: int, rows: int) -> Found:
+def publish_small_files(lake: OpenLake, *, hours: int, files: int, rows: int) -> Found:
     """Of two queues, for each hour as many files with as many rows; what is in them."""
     sent: Found = Counter()
     for queue_id in range(2):
@@ -60,12 +60,12 @@ def publish_small_files(lake: Lake, *, hours: int, files: int, rows: int) -> Fou
     return sent
 
 
-def compact_all(lake: Lake, target_size: int = 1 << 30) -> int:
+def compact_all(lake: OpenLake, target_size: int = 1 << 30) -> int:
     """All hours, one after the other, each with an entry of its own; how many."""
-    wanted = planned_compactions(lake.state.files.values(), NOON + timedelta(days=9), target_size)
+    wanted = planned_compactions(lake.files(), NOON + timedelta(days=9), target_size)
     for compaction in wanted:
         number = lake.state.entry_number + 1
-        lake.compact([write_compaction(lake.path, lake.run, compaction, (number, 0))])
+        lake.compact([write_compaction(lake.staging, compaction, (number, 0))])
     return len(wanted)
 
 

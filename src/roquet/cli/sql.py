@@ -15,9 +15,11 @@ import msgspec
 from roquet.cli.spark.arguments import (
     broker_options,
     define_brokers,
-    lake_directory,
+    define_storage,
     moment,
     options_of,
+    place_of,
+    place_text,
 )
 from roquet.reporting import FINISHED, MISUSED, Reporter
 
@@ -43,8 +45,12 @@ def define(parser: ArgumentParser) -> None:
         "--store", type=Path, metavar="DIR", help="Read this store directory instead of brokers."
     )
     places.add_argument(
-        "--lake", type=lake_directory, metavar="DIR", help="Read this lake instead of brokers."
+        "--lake",
+        type=place_text,
+        metavar="DIR|URI",
+        help="Read this lake instead of brokers: a directory or s3://bucket/prefix.",
     )
+    define_storage(parser)
     parser.add_argument(
         "--start",
         type=moment,
@@ -89,8 +95,9 @@ def _tables(given: Namespace) -> "Tables":
         TopicTables,
     )
 
-    if given.lake is not None:
-        return LakeTables(given.lake)
+    lake = place_of(given)
+    if lake is not None:
+        return LakeTables(lake)
     times = options_of(startingTimestamp=given.start, endingTimestamp=given.end)
     if given.store is not None:
         return StoreTables(options_of(path=given.store) | times)

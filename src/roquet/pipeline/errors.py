@@ -11,6 +11,7 @@
         NotAllEnded         messages of a committed batch that are not delivered yet
         BadQuery            an SQL statement that cannot be run
         BadLake             a directory that is not a lake, or that another program wrote to
+        PlanOutdated        another writer added part of what was planned
 
 Spark shows little of an error from its Python processes but its text, so each text has in one
 line what is wrong and what to do.
@@ -103,3 +104,7 @@ class BadQuery(PipelineError):
 
 class BadLake(PipelineError):
     """The directory is not a lake, or its files differ from its log."""
+
+
+class PlanOutdated(PipelineError):
+    """Another writer added part of what was planned: plan again, by what the lake has now."""

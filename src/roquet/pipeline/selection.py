@@ -5,8 +5,7 @@ read, however many are sent meanwhile: what a dry run shows is what is sent late
 a DataFrame of it, with all columns of messages, whether they come from brokers or from a lake.
 """
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -22,13 +21,15 @@ from roquet.client.queue_ref import QueueRef
 from roquet.pipeline import register
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.data_sources import message_schema
-from roquet.pipeline.errors import BadLake, BadOption
-from roquet.pipeline.lake.files import quarantine_of, topic_of
-from roquet.pipeline.lake.metadata import LakeSettings, PublishLog, read_settings
-from roquet.pipeline.lake.state import LakeState
+from roquet.pipeline.errors import BadOption
+from roquet.pipeline.lake.files import in_hours, quarantine_of, topic_of
+from roquet.pipeline.lake.metadata import LakeFormat
+from roquet.pipeline.lake.opening import existing_settings, state_of_lake
+from roquet.pipeline.lake.places import LakePlace
 from roquet.pipeline.options.declaring import json_object, read_options
 from roquet.pipeline.options.reading import ReadOptions, TopicOptions
 from roquet.pipeline.queue_offsets import flat_table, queue_key, read_nested_table
+from roquet.pipeline.source.lake_files import SOURCE_NAME, LakeFilesSource, request_of
 from roquet.pipeline.source.positions import batch_ranges
 from roquet.pipeline.source.rows import pull_group
 from roquet.protocol.messages.message import KEY_SEPARATOR
@@ -38,9 +39,6 @@ _ID_SIZE: Final = 16
 _SELECTING: Final = ("topic", "topics", "topicPattern")
 # Of a subscription of tags alone; the topic does not matter.
 _ANY_TOPIC: Final = "any"
-
-_HOUR_MS: Final = 3_600_000
-_hour_in = re.compile(r"/dt=(\d{4}-\d{2}-\d{2})/hour=(\d{2})/").search
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +50,7 @@ class Selection:
     """
 
     source: Mapping[str, str]
-    lake: Path | None = None
+    lake: LakePlace | None = None
     start: str | None = None
     end: str | None = None
     tags: str | None = None
@@ -97,19 +95,6 @@ def reading_options(selection: Selection) -> dict[str, str]:
     if selection.tags is not None:
         options["tagExpression"] = selection.tags
     return options
-
-
-def lake_settings(lake: Path) -> LakeSettings:
-    """Raises BadLake if there is none."""
-    settings = read_settings(lake)
-    if settings is None:
-        raise BadLake(f"no lake in {lake}")
-    return settings
-
-
-def lake_state(lake: Path) -> LakeState:
-    """The state by its log as it is now. Raises BadLake."""
-    return PublishLog(lake).refresh()
 
 
 def chosen_topics(selection: Selection, there: set[str]) -> set[str]:
@@ -163,8 +148,8 @@ def _topic_ends(selection: Selection) -> dict[QueueRef, int]:
 
 def _lake_ends(selection: Selection) -> dict[QueueRef, int]:
     assert selection.lake is not None
-    lake_settings(selection.lake)
-    ends = lake_state(selection.lake).queue_ends()
+    existing_settings(selection.lake)
+    ends = state_of_lake(selection.lake).queue_ends()
     topics = chosen_topics(selection, {queue.topic for queue in ends})
     return {queue: end for queue, end in ends.items() if queue.topic in topics}
 
@@ -173,8 +158,7 @@ def selected(spark: SparkSession, selection: Selection) -> DataFrame:
     """Raises BadOption and BadLake."""
     if selection.lake is None:
         return _chosen(_topic_frame(spark, selection), selection)
-    lake = selection.lake.absolute()
-    return _chosen(_lake_frame(spark, selection, lake, lake_state(lake).files), selection)
+    return _chosen(_lake_frame(spark, selection), selection)
 
 
 def quarantined(spark: SparkSession, selection: Selection) -> DataFrame:
@@ -183,9 +167,7 @@ def quarantined(spark: SparkSession, selection: Selection) -> DataFrame:
     Raises as `selected`.
     """
     assert selection.lake is not None
-    lake = selection.lake.absolute()
-    files = lake_state(lake).quarantined_files
-    return _chosen(_lake_frame(spark, selection, quarantine_of(lake), files), selection)
+    return _chosen(_lake_frame(spark, selection, is_quarantine=True), selection)
 
 
 def _chosen(frame: DataFrame, selection: Selection) -> DataFrame:
@@ -212,20 +194,28 @@ def _topic_frame(spark: SparkSession, selection: Selection) -> DataFrame:
 
 
 def _lake_frame(
-    spark: SparkSession, selection: Selection, root: Path, files: Iterable[str]
+    spark: SparkSession, selection: Selection, *, is_quarantine: bool = False
 ) -> DataFrame:
-    """Of the files below `root` that the log lists now, whatever else is in the directory."""
+    """Of the files that the lake, or its quarantine, lists now, whatever else is there."""
     assert selection.lake is not None
-    schema = message_schema(lake_settings(selection.lake).properties)
+    settings = existing_settings(selection.lake)
     start_ms, end_ms = _moment("start", selection.start), _moment("end", selection.end)
-    there = {queue.topic for queue in lake_state(selection.lake).queue_ends()}
+    there = {queue.topic for queue in state_of_lake(selection.lake).queue_ends()}
     topics = chosen_topics(selection, there)
-    of_topics = [path for path in files if topic_of(path) in topics]
-    paths = [str(root / path) for path in in_hours(of_topics, start_ms, end_ms)]
-    if not paths:
-        return spark.createDataFrame([], schema)
-    frame = spark.read.schema(schema).option("basePath", str(root)).parquet(*paths)
-    frame = frame.select(*schema.fieldNames())
+    if settings.format is LakeFormat.PARQUET:
+        frame = _parquet_frame(
+            spark, selection.lake.absolute(), topics, (start_ms, end_ms), is_quarantine
+        )
+    else:
+        spark.dataSource.register(LakeFilesSource)
+        request = request_of(
+            selection.lake,
+            sorted(topics),
+            is_quarantine=is_quarantine,
+            start_ms=start_ms,
+            end_ms=end_ms,
+        )
+        frame = spark.read.format(SOURCE_NAME).options(**request.as_options()).load()
     if start_ms is not None:
         frame = frame.where(sql.col("storeTimestamp") >= sql.lit(_at(start_ms)))
     if end_ms is not None:
@@ -234,20 +224,24 @@ def _lake_frame(
     return frame.where(sql.col("tags").isin(*tags)) if tags else frame
 
 
-def in_hours(paths: Iterable[str], start_ms: int | None, end_ms: int | None) -> list[str]:
-    """The files of a lake that may have messages stored in that time."""
-    found = []
-    for path in paths:
-        hour = _hour_in(f"/{path}")
-        if hour is not None:
-            hour_start = datetime.fromisoformat(f"{hour[1]}T{hour[2]}:00:00+00:00")
-            hour_start_ms = round(hour_start.timestamp() * 1000)
-            is_before = start_ms is not None and hour_start_ms + _HOUR_MS <= start_ms
-            is_after = end_ms is not None and hour_start_ms >= end_ms
-            if is_before or is_after:
-                continue
-        found.append(path)
-    return found
+def _parquet_frame(
+    spark: SparkSession,
+    lake: LakePlace,
+    topics: set[str],
+    times_ms: tuple[int | None, int | None],
+    is_quarantine: bool,
+) -> DataFrame:
+    assert isinstance(lake, Path)
+    schema = message_schema(existing_settings(lake).properties)
+    state = state_of_lake(lake)
+    root = quarantine_of(lake) if is_quarantine else lake
+    files = state.quarantined_files if is_quarantine else state.files
+    of_topics = [path for path in files if topic_of(path) in topics]
+    paths = [str(root / path) for path in in_hours(of_topics, *times_ms)]
+    if not paths:
+        return spark.createDataFrame([], schema)
+    frame = spark.read.schema(schema).option("basePath", str(root)).parquet(*paths)
+    return frame.select(*schema.fieldNames())
 
 
 def _moment(name: str, text: str | None) -> int | None:

@@ -12,14 +12,13 @@ from roquet.client.errors import ClientError
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake, BadOption
 from roquet.pipeline.lake.entries import QueueIncarnation
-from roquet.pipeline.lake.files import MissingRange, published_path, topic_of
+from roquet.pipeline.lake.files import MissingRange, in_hours, published_path, topic_of
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.planning import QueueRange
 from roquet.pipeline.selection import (
     Selection,
     ends_text,
-    in_hours,
     pinned,
     read_ends,
     tags_in,

@@ -6,12 +6,10 @@ part of a command that is printed to be run again: it is in a file or in the env
 """
 
 import os
-import re
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any
 
 from roquet.cli.admin_commands.access import (
     ADDRESS_DEFAULT,
@@ -30,10 +28,8 @@ from roquet.reporting import MISUSED, Reporter
 from roquet.settings.options import TIME_MS, OptionKind
 
 if TYPE_CHECKING:
+    from roquet.pipeline.lake.places import LakePlace
     from roquet.pipeline.selection import Selection
-
-# `s3:orders` is the name of a file; with slashes after it, people mean a bucket.
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def define_topics(parser: ArgumentParser) -> None:
@@ -70,14 +66,50 @@ def define_json(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="Print the report as one JSON object.")
 
 
-def lake_directory(text: str) -> Path:
-    """Of a path or a `file:` URI. Raises ArgumentTypeError."""
-    if not _SCHEME.match(text):
-        return Path(text)
-    uri = urlsplit(text)
-    if uri.scheme == "file" and uri.netloc in ("", "localhost") and uri.path:
-        return Path(unquote(uri.path))
-    raise ArgumentTypeError(f"{text!r} is not a local directory, and a lake has to be in one")
+def define_lake(parser: ArgumentParser, text: str, *, required: bool = False) -> None:
+    """`--lake`, and how its object store is reached; `place_of` reads both."""
+    parser.add_argument("--lake", required=required, type=place_text, metavar="DIR|URI", help=text)
+    define_storage(parser)
+
+
+def define_storage(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--storage-options",
+        type=Path,
+        metavar="FILE",
+        help="JSON file with keys and endpoint of the object store: AWS_ACCESS_KEY_ID, ...;"
+        " default: the environment.",
+    )
+
+
+def place_of(given: Namespace) -> "LakePlace | None":
+    """Raises BadOption."""
+    from roquet.pipeline.lake.places import read_place  # noqa: PLC0415
+
+    if given.lake is None:
+        return None
+    place = read_place(given.lake, given.storage_options)
+    if isinstance(place, Path) and given.storage_options is not None:
+        raise BadOption("storage-options", f"{place} is a directory, which needs none")
+    return place
+
+
+def given_place(given: Namespace) -> "LakePlace":
+    """Of a command that requires `--lake`. Raises BadOption."""
+    place = place_of(given)
+    assert place is not None
+    return place
+
+
+def place_text(text: str) -> str:
+    """The same text, checked. Raises ArgumentTypeError."""
+    from roquet.pipeline.lake.places import read_place  # noqa: PLC0415
+
+    try:
+        read_place(text)
+    except BadOption as error:
+        raise ArgumentTypeError(error.reason) from None
+    return text
 
 
 def size(text: str) -> int:
@@ -227,9 +259,7 @@ def define_selection(parser: ArgumentParser) -> None:
         metavar="REGEX",
         help="Select messages of all topics whose full name matches.",
     )
-    parser.add_argument(
-        "--lake", type=lake_directory, metavar="DIR", help="Read from this lake instead of brokers."
-    )
+    define_lake(parser, "Read from this lake instead of brokers: a directory or s3://.")
     parser.add_argument(
         "--start",
         type=moment,
@@ -271,7 +301,7 @@ def selection_of(reporter: Reporter, given: Namespace) -> "Selection":
         source |= broker_options(given)
     return Selection(
         source=source,
-        lake=given.lake,
+        lake=place_of(given),
         start=given.start,
         end=given.end,
         tags=given.tags,

@@ -10,8 +10,9 @@ from roquet.cli.spark.arguments import (
     broker_options,
     define_brokers,
     define_cluster,
+    define_lake,
     define_topics,
-    lake_directory,
+    given_place,
     options_of,
     size,
     time_span,
@@ -23,8 +24,10 @@ from roquet.reporting import FINISHED, INTERRUPTED, MISUSED, Report, Reporter
 if TYPE_CHECKING:
     from roquet.pipeline.lake.entries import LakeEntry
 
+_LAKE: Final = "The lake, created if missing: a directory, or s3://bucket/prefix."
+_FORMATS: Final = ("parquet", "delta")
 _INGEST_DESCRIPTION: Final = """\
-Ingest topics into a lake, a directory of Parquet files, each message exactly once.
+Ingest topics into a lake of Parquet files, each message exactly once.
 
 Files are partitioned by topic=/dt=/hour= of the store time (UTC), for any
 reader. The job can be killed and restarted, with other options or after the
@@ -85,24 +88,17 @@ def _define_ingest_source(parser: ArgumentParser) -> None:
 
 
 def _define_ingest_lake(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--lake",
-        required=True,
-        type=lake_directory,
-        metavar="DIR",
-        help="Directory of the lake; created if missing.",
-    )
+    define_lake(parser, _LAKE, required=True)
     parser.add_argument(
         "--checkpoint",
-        required=True,
         type=Path,
         metavar="DIR",
-        help="Spark's checkpoint directory.",
+        help="Spark's checkpoint directory; without one, what the lake lacks is read.",
     )
     parser.add_argument(
         "--format",
-        choices=("parquet", "delta"),
-        help="Parquet files (default for a new lake), or a Delta table.",
+        choices=_FORMATS,
+        help="Parquet files (default for a new lake), or a table, which can be in an object store.",
     )
     parser.add_argument(
         "--json-schema",
@@ -135,7 +131,7 @@ def _run_ingest(reporter: Reporter, given: Namespace) -> int:
 
     plan = IngestPlan(
         source=_source_options(given),
-        lake=given.lake,
+        lake=given_place(given),
         checkpoint=given.checkpoint,
         available_now=given.available_now,
         interval=given.interval,
@@ -181,17 +177,11 @@ def _define_backfill(parser: ArgumentParser) -> None:
         metavar="NAME",
         help="Name of the broker that wrote them; required unless the lake has exactly one broker.",
     )
-    parser.add_argument(
-        "--lake",
-        required=True,
-        type=lake_directory,
-        metavar="DIR",
-        help="Directory of the lake; created if missing.",
-    )
+    define_lake(parser, _LAKE, required=True)
     parser.add_argument(
         "--format",
-        choices=("parquet", "delta"),
-        help="Parquet files (default for a new lake), or a Delta table.",
+        choices=_FORMATS,
+        help="Parquet files (default for a new lake), or a table, which can be in an object store.",
     )
     parser.add_argument(
         "--json-schema",
@@ -237,7 +227,7 @@ def _run_backfill(reporter: Reporter, given: Namespace) -> int:
             onDamage=given.on_damage,
             splitSize=given.split_size,
         ),
-        lake=given.lake,
+        lake=given_place(given),
         broker_name=given.broker_name,
         ignore_data_loss=given.ignore_data_loss,
         format=given.format,
@@ -265,9 +255,7 @@ def _run_backfill(reporter: Reporter, given: Namespace) -> int:
 
 
 def _define_compact(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--lake", required=True, type=lake_directory, metavar="DIR", help="The lake."
-    )
+    define_lake(parser, "The lake: a directory or s3://bucket/prefix.", required=True)
     parser.add_argument(
         "--target-size",
         type=size,
@@ -279,6 +267,18 @@ def _define_compact(parser: ArgumentParser) -> None:
         type=time_span,
         metavar="TIME",
         help="Time after the end of an hour before it is compacted, such as 2h; default: 10m.",
+    )
+    parser.add_argument(
+        "--expire",
+        type=time_span,
+        metavar="AGE",
+        help="Of a table: remove files that were compacted longer ago, such as 7d.",
+    )
+    parser.add_argument(
+        "--orphans",
+        type=time_span,
+        metavar="AGE",
+        help="Of a table: remove older files that killed jobs left behind, such as 1d.",
     )
     define_cluster(parser)
 
@@ -293,9 +293,11 @@ def _run_compact(reporter: Reporter, given: Namespace) -> int:
     )
 
     plan = CompactPlan(
-        lake=given.lake,
+        lake=given_place(given),
         target_size=given.target_size or TARGET_SIZE_DEFAULT,
         grace=GRACE_DEFAULT if given.grace is None else given.grace,
+        expire=given.expire,
+        orphans=given.orphans,
     )
     check_compact(plan)
     with (

@@ -9,8 +9,9 @@ from roquet.cli.spark.arguments import (
     broker_options,
     define_brokers,
     define_cluster,
-    lake_directory,
+    define_lake,
     moment,
+    place_of,
 )
 from roquet.cli.spark.running import JobCommand, session
 from roquet.protocol.names import TRACE_TOPIC
@@ -195,9 +196,7 @@ def _define_audit(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--group", help="Compare with the offsets that this group has committed for --topic."
     )
-    parser.add_argument(
-        "--lake", type=lake_directory, metavar="DIR", help="Compare with this lake."
-    )
+    define_lake(parser, "Compare with this lake: a directory or s3://.")
     parser.add_argument(
         "--start", type=moment, metavar="TIME", help="Stored in --topic at or after this time."
     )
@@ -278,7 +277,7 @@ def _audit_plan(given: Namespace) -> "AuditPlan":
         sent=_audit_side(given, given.topic, given.sent, "sent"),
         received=received,
         group=given.group,
-        lake=given.lake,
+        lake=place_of(given),
         examples=given.examples,
     )
 

@@ -17,10 +17,12 @@ from pyspark.sql import DataFrame, SparkSession, Window, functions as sql
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.lake.metadata import LakeSettings
+from roquet.pipeline.lake.opening import existing_settings
+from roquet.pipeline.lake.places import LakePlace
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.queries import run_query
-from roquet.pipeline.selection import Selection, lake_settings, pinned, quarantined, selected
+from roquet.pipeline.selection import Selection, pinned, quarantined, selected
 from roquet.pipeline.source.rows import pull_group
 
 EXAMPLES: Final = 10
@@ -63,7 +65,7 @@ class AuditPlan:
     sent: Side
     received: Side | None = None
     group: str | None = None
-    lake: Path | None = None
+    lake: LakePlace | None = None
     examples: int = EXAMPLES
 
 
@@ -247,14 +249,14 @@ def _before_offsets(sent: Side, group: str) -> Side:
     return replace(sent, id=_PLACE, selection=replace(selection, ends=ends))
 
 
-def _lake_pair(sent: Side, lake: Path) -> _Pair:
+def _lake_pair(sent: Side, lake: LakePlace) -> _Pair:
     source: Mapping[str, str] = {}
     if sent.selection is None:
         found = pinned(Selection(source=source, lake=lake))
         return _Pair(
             _LAKE, sent, Side(selection=found, key=sent.key and KEY_DEFAULT, order=_STORED_ORDER)
         )
-    selection = _filtered_as_lake(sent.selection, lake_settings(lake))
+    selection = _filtered_as_lake(sent.selection, existing_settings(lake))
     sent = replace(sent, id=_PLACE, selection=selection)
     # What the lake got since is ignored; what it lacks is missing.
     found = replace(selection, source=dict(_topic_names(selection)), lake=lake)

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from threading import Event
 from typing import Final, NamedTuple
 
@@ -18,22 +17,20 @@ from pyspark.sql import SparkSession
 from roquet.pipeline.errors import BadLake, BadOption, DataLoss
 from roquet.pipeline.lake.entries import LakeEntry
 from roquet.pipeline.lake.files import MissingRange
-from roquet.pipeline.lake.lake import (
-    Lake,
-    LakeRole,
-    check_free,
+from roquet.pipeline.lake.lake import LakeRole
+from roquet.pipeline.lake.metadata import FILE_ROWS_MAX_DEFAULT, LakeSettings
+from roquet.pipeline.lake.opening import (
+    OpenLake,
     check_settings,
+    check_writable,
     format_of,
     json_columns_of,
+    open_lake,
     properties_of,
+    settings_of,
+    state_of_lake,
 )
-from roquet.pipeline.lake.metadata import (
-    FILE_ROWS_MAX_DEFAULT,
-    LakeSettings,
-    PublishLog,
-    read_settings,
-)
-from roquet.pipeline.lake.state import LakeState
+from roquet.pipeline.lake.places import LakePlace
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import Include, StoreOptions
 from roquet.pipeline.queries import run_tasks
@@ -66,7 +63,7 @@ class BackfillPlan:
     """
 
     source: Mapping[str, str]
-    lake: Path
+    lake: LakePlace
     broker_name: str | None = None
     ignore_data_loss: bool = False
     file_rows_max: int = FILE_ROWS_MAX_DEFAULT
@@ -99,7 +96,7 @@ def check_backfill(plan: BackfillPlan) -> LakeSettings:
     options = _store_options(plan)
     if options.include is Include.ALL:
         raise BadOption("include", "a lake has what a consumer can read: leave it out")
-    found = read_settings(plan.lake)
+    found = settings_of(plan.lake)
     if found and (found.tag_expression or found.sql_expression):
         raise BadLake(
             f"the lake {plan.lake} has a filter, which backfill does not support: use another lake"
@@ -110,7 +107,7 @@ def check_backfill(plan: BackfillPlan) -> LakeSettings:
         properties=options.properties,
     )
     check_settings(plan.lake, wanted)
-    check_free(plan.lake, LakeRole.WRITER)
+    check_writable(plan.lake, LakeRole.WRITER)
     json_columns_of(plan.lake, plan.json_schema)
     _planned(plan)
     return wanted
@@ -131,9 +128,9 @@ def backfill(
     columns = json_columns_of(plan.lake, plan.json_schema)
     splits, broker_name = _planned(plan)
     options = _store_options(plan, broker_name)
-    with Lake.open(plan.lake, settings) as lake:
+    with open_lake(plan.lake, settings) as lake:
         queues = stored_queues(options, splits, broker_name)
-        wanted = _wanted(plan, lake.state, queues)
+        wanted = _wanted(plan, lake, queues)
         rows = sum(each.range.row_count for each in wanted)
         entries: list[LakeEntry] = []
         is_complete = True
@@ -146,12 +143,12 @@ def backfill(
             if entry is not None:
                 entries.append(entry)
                 on_published(entry, rows)
-        return _report(lake.state, entries, queues, is_complete=is_complete)
+        return _report(lake, entries, queues, is_complete=is_complete)
 
 
 def _publish(
     spark: SparkSession,
-    lake: Lake,
+    lake: OpenLake,
     options: StoreOptions,
     splits: Sequence[StoreSplit],
     wanted: Sequence[MissingRange],
@@ -161,8 +158,7 @@ def _publish(
         SplitTask(
             split=split,
             wanted=wanted,
-            lake=lake.path,
-            run=lake.run,
+            staging=lake.staging,
             file_rows_max=lake.settings.file_rows_max,
             json_schema=json_schema,
         )
@@ -178,17 +174,17 @@ def _rounds(spark: SparkSession, splits: Sequence[StoreSplit]) -> list[Sequence[
 
 
 def _wanted(
-    plan: BackfillPlan, state: LakeState, queues: Sequence[StoredQueue]
+    plan: BackfillPlan, lake: OpenLake, queues: Sequence[StoredQueue]
 ) -> list[MissingRange]:
     older = replaced_since(
-        queues, {each.range.queue: state.incarnation_of(each.range.queue) for each in queues}
+        queues, {each.range.queue: lake.state.incarnation_of(each.range.queue) for each in queues}
     )
     if older:
         raise BadLake(
             f"{', '.join(older)}: deleted and created again since this store was written, and the"
             " lake has messages of the later incarnation: use another lake"
         )
-    missing = state.missing([each.range for each in queues], described(queues))
+    missing = lake.missing([each.range for each in queues], described(queues))
     losses = [
         f"{queue_key(queue)} was deleted and created again since the last ingest"
         for queue in missing.recreated
@@ -207,9 +203,9 @@ def _planned(plan: BackfillPlan) -> tuple[list[StoreSplit], str]:
     return splits, plan.broker_name or _known_broker(plan.lake, topics)
 
 
-def _known_broker(lake: Path, topics: set[str]) -> str:
+def _known_broker(lake: LakePlace, topics: set[str]) -> str:
     """Raises BadOption."""
-    state = PublishLog(lake.absolute()).refresh()
+    state = state_of_lake(lake)
     found = set[str]().union(*(state.brokers_of(topic) for topic in topics))
     if len(found) != 1:
         raise BadOption(
@@ -232,22 +228,23 @@ def _store_options(plan: BackfillPlan, broker_name: str | None = None) -> StoreO
 
 
 def _report(
-    state: LakeState,
+    lake: OpenLake,
     entries: Sequence[LakeEntry],
     queues: Sequence[StoredQueue],
     *,
     is_complete: bool,
 ) -> BackfillReport:
     pieces = [piece for entry in entries for piece in entry.added]
-    left = state.missing([each.range for each in queues], described(queues))
+    left = lake.missing([each.range for each in queues], described(queues))
+    totals = lake.totals()
     return BackfillReport(
         messages=sum(piece.rows for piece in pieces),
         files=sum(bool(piece.path) for piece in pieces),
         bytes=sum(piece.bytes for piece in pieces),
         quarantined=sum(piece.quarantined.rows for piece in pieces if piece.quarantined),
         missing=sum(each.range.row_count for each in left.wanted),
-        lake_messages=state.row_count,
-        lake_files=len(state.files),
-        lake_quarantined=state.quarantined_count,
+        lake_messages=totals.messages,
+        lake_files=totals.files,
+        lake_quarantined=totals.quarantined,
         is_complete=is_complete,
     )

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from threading import Event
 from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from roquet.pipeline.errors import BadOption
 from roquet.pipeline.lake.compaction import (
     PlannedCompaction,
     in_rounds,
@@ -21,25 +21,41 @@ from roquet.pipeline.lake.compaction import (
     write_compaction,
 )
 from roquet.pipeline.lake.entries import Compaction, LakeEntry
-from roquet.pipeline.lake.lake import Lake, LakeRole, check_free, no_lake
-from roquet.pipeline.lake.metadata import read_settings
+from roquet.pipeline.lake.lake import LakeRole
+from roquet.pipeline.lake.metadata import LakeFormat
+from roquet.pipeline.lake.opening import (
+    OpenLake,
+    check_writable,
+    existing_settings,
+    open_existing_lake,
+)
+from roquet.pipeline.lake.places import LakePlace
+from roquet.pipeline.lake.staging import Staging
+from roquet.pipeline.lake.table import TableLake
 from roquet.pipeline.queries import run_tasks
 
 TARGET_SIZE_DEFAULT: Final = 256 << 20
 # Clocks of brokers and ours differ, and messages of an hour take some time to arrive.
 GRACE_DEFAULT: Final = timedelta(minutes=10)
+_AGE_MIN: Final = timedelta(hours=1)
 # Published together: a kill costs no more than that.
 _ROUND_SIZE: Final = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompactPlan:
-    """An hour is over when it ended `grace` before `now`; files grow up to `target_size` bytes."""
+    """An hour is over when it ended `grace` before `now`; files grow up to `target_size` bytes.
 
-    lake: Path
+    Of a table, `expire` and `orphans` are the ages from which on files are removed that it does not
+    list any more, and that it never listed.
+    """
+
+    lake: LakePlace
     target_size: int = TARGET_SIZE_DEFAULT
     grace: timedelta = GRACE_DEFAULT
     now: datetime | None = None
+    expire: timedelta | None = None
+    orphans: timedelta | None = None
 
 
 class CompactReport(NamedTuple):
@@ -54,13 +70,18 @@ class CompactReport(NamedTuple):
     lake_messages: int
     lake_files: int
     is_complete: bool
+    files_removed: int = 0
 
 
 def check_compact(plan: CompactPlan) -> None:
-    """Checked before Spark starts. Raises BadLake."""
-    if read_settings(plan.lake) is None:
-        raise no_lake(plan.lake)
-    check_free(plan.lake, LakeRole.COMPACTOR)
+    """Checked before Spark starts. Raises BadOption and BadLake."""
+    settings = existing_settings(plan.lake)
+    for name, age in (("expire", plan.expire), ("orphans", plan.orphans)):
+        if age is not None and settings.format is LakeFormat.PARQUET:
+            raise BadOption(name, "plain Parquet has neither versions nor orphans: leave it out")
+        if age is not None and age < _AGE_MIN:
+            raise BadOption(name, "readers and running jobs need younger files: give 1h or more")
+    check_writable(plan.lake, LakeRole.COMPACTOR)
 
 
 def compact(
@@ -73,10 +94,9 @@ def compact(
 
     `on_published` gets the total number of files to compact.
     """
-    with Lake.open_existing(plan.lake, LakeRole.COMPACTOR) as lake:
+    with open_existing_lake(plan.lake, LakeRole.COMPACTOR) as lake:
         closed_before = (plan.now or datetime.now(UTC)) - plan.grace
-        files = list(lake.state.files.values())
-        wanted = planned_compactions(files, closed_before, plan.target_size)
+        wanted = planned_compactions(lake.files(), closed_before, plan.target_size)
         done: list[PlannedCompaction] = []
         bytes_after = 0
         for compactions in in_rounds(wanted, _ROUND_SIZE):
@@ -86,6 +106,8 @@ def compact(
             done += compactions
             bytes_after += sum(compaction.file.bytes for compaction in entry.compacted)
             on_published(entry, sum(len(compaction.files) for compaction in wanted))
+        removed = _removed(lake, plan)
+        totals = lake.totals()
         return CompactReport(
             hours=len({compaction.directory for compaction in done}),
             messages=sum(compaction.row_count for compaction in done),
@@ -93,19 +115,31 @@ def compact(
             files_after=len(done),
             bytes_before=sum(compaction.size for compaction in done),
             bytes_after=bytes_after,
-            lake_messages=lake.state.row_count,
-            lake_files=len(lake.state.files),
+            lake_messages=totals.messages,
+            lake_files=totals.files,
             is_complete=len(done) == len(wanted),
+            files_removed=removed,
         )
 
 
-def _compact(spark: SparkSession, lake: Lake, compactions: list[PlannedCompaction]) -> LakeEntry:
+def _removed(lake: OpenLake, plan: CompactPlan) -> int:
+    """The number of files that are gone now."""
+    count = 0
+    if isinstance(lake, TableLake):
+        count += 0 if plan.expire is None else lake.expire(plan.expire)
+        count += 0 if plan.orphans is None else lake.remove_orphans(plan.orphans)
+    return count
+
+
+def _compact(
+    spark: SparkSession, lake: OpenLake, compactions: list[PlannedCompaction]
+) -> LakeEntry:
     # Names files; messages that are added meanwhile may take the number of the entry itself.
     number = lake.state.entry_number + 1
-    work = partial(_write, lake.path, lake.run, number)
+    work = partial(_write, lake.staging, number)
     return lake.compact(run_tasks(spark, work, list(enumerate(compactions))))
 
 
-def _write(lake: Path, run: str, number: int, part: tuple[int, PlannedCompaction]) -> Compaction:
+def _write(staging: Staging, number: int, part: tuple[int, PlannedCompaction]) -> Compaction:
     index, wanted = part
-    return write_compaction(lake, run, wanted, (number, index))
+    return write_compaction(staging, wanted, (number, index))

@@ -17,8 +17,9 @@ from pyspark.sql.types import MapType
 from roquet.pipeline.data_sources import message_schema
 from roquet.pipeline.durable_files import make_directories, put_in_place
 from roquet.pipeline.errors import BadOption
+from roquet.pipeline.lake.opening import existing_settings
 from roquet.pipeline.queries import run_query
-from roquet.pipeline.selection import Selection, lake_settings, pinned, selected
+from roquet.pipeline.selection import Selection, pinned, selected
 from roquet.protocol.record_columns import PropertiesForm
 
 _COUNTED: Final = "rows"
@@ -68,7 +69,7 @@ def check_export(plan: ExportPlan) -> ExportPlan:
 
 def _check_columns(plan: ExportPlan) -> None:
     lake = plan.selection.lake
-    form = PropertiesForm.MAP if lake is None else lake_settings(lake).properties
+    form = PropertiesForm.MAP if lake is None else existing_settings(lake).properties
     there = message_schema(form).fieldNames()
     for name in plan.columns:
         if name not in there:

@@ -5,10 +5,12 @@ once per micro-batch. The offsets of the consumer group are committed after that
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 from typing import Any, Final, NamedTuple, final
 
@@ -20,20 +22,22 @@ from roquet.client.queue_ref import QueueRef
 from roquet.errors import RoquetError
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.durable_files import create_once, make_directories
-from roquet.pipeline.errors import BadLake
+from roquet.pipeline.errors import BadLake, BadOption, PlanOutdated
 from roquet.pipeline.lake.entries import LakeEntry, LakePiece
-from roquet.pipeline.lake.lake import (
-    Lake,
-    LakeRole,
-    check_free,
+from roquet.pipeline.lake.lake import Lake, LakeRole
+from roquet.pipeline.lake.metadata import FILE_ROWS_MAX_DEFAULT, LakeSettings
+from roquet.pipeline.lake.opening import (
+    OpenLake,
     check_settings,
+    check_writable,
     format_of,
     json_columns_of,
+    open_lake,
     properties_of,
 )
-from roquet.pipeline.lake.metadata import FILE_ROWS_MAX_DEFAULT, LakeSettings
+from roquet.pipeline.lake.places import LakePlace, options_file_of, text_of
 from roquet.pipeline.options.declaring import read_options
-from roquet.pipeline.options.reading import ReadOptions
+from roquet.pipeline.options.reading import Position, ReadOptions
 from roquet.pipeline.queries import run_query
 from roquet.pipeline.queue_offsets import StreamOffset
 from roquet.pipeline.source.lake_staging import SOURCE_NAME, StagingSource
@@ -62,8 +66,8 @@ class IngestPlan:
     """
 
     source: Mapping[str, str]
-    lake: Path
-    checkpoint: Path
+    lake: LakePlace
+    checkpoint: Path | None = None
     available_now: bool = False
     interval: timedelta | None = None
     file_rows_max: int = FILE_ROWS_MAX_DEFAULT
@@ -110,17 +114,34 @@ def ingest(
     source, settings = _source_options(plan), check_plan(plan)
     columns = json_columns_of(plan.lake, plan.json_schema)
     spark.dataSource.register(StagingSource)
-    with Lake.open(plan.lake, settings) as lake:
-        bind_checkpoint(plan.checkpoint, lake.path, lake.settings.id)
+    with open_lake(plan.lake, settings) as lake, _checkpoint(plan, lake) as checkpoint:
         publisher = _Publisher(lake, columns.ddl if columns else None, on_progress)
-        source |= {
-            "lake": str(lake.path),
-            "run": lake.run,
-            "fileRowsMax": str(lake.settings.file_rows_max),
-        }
+        source |= _lake_options(lake)
         source |= {"jsonSchema": columns.ddl} if columns else {}
+        plan = replace(plan, checkpoint=checkpoint)
         is_complete = _run(lambda: _started(spark, plan, source, publisher), publisher, stop)
         return publisher.report(is_complete=is_complete)
+
+
+@contextmanager
+def _checkpoint(plan: IngestPlan, lake: OpenLake) -> Iterator[Path]:
+    """That of the plan, or one for this run alone: what is read is what the lake lacks."""
+    if plan.checkpoint is not None:
+        bind_checkpoint(plan.checkpoint, lake.place, lake.settings.id)
+        yield plan.checkpoint
+        return
+    with TemporaryDirectory(prefix="roquet-checkpoint-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
+
+
+def _lake_options(lake: OpenLake) -> dict[str, str]:
+    """For the source. Keys of an object store are in none of them: Spark logs and stores them."""
+    options = {"lake": text_of(lake.place), "fileRowsMax": str(lake.settings.file_rows_max)}
+    if isinstance(lake, Lake):
+        options["run"] = lake.run
+    if (file := options_file_of(lake.place)) is not None:
+        options["storageOptions"] = str(file.absolute())
+    return options
 
 
 def check_plan(plan: IngestPlan) -> LakeSettings:
@@ -130,6 +151,11 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
     """
     reading = read_options(ReadOptions, _source_options(plan))
     reading.check_stream()
+    if plan.checkpoint is None and reading.starting_offsets is Position.LATEST:
+        raise BadOption(
+            _STARTING_OFFSETS,
+            "without a checkpoint, each start would skip what was sent before: give --checkpoint",
+        )
     wanted = LakeSettings(
         file_rows_max=plan.file_rows_max,
         format=format_of(plan.lake, plan.format),
@@ -138,7 +164,7 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
         sql_expression=reading.sql_expression,
     )
     check_settings(plan.lake, wanted)
-    check_free(plan.lake, LakeRole.WRITER)
+    check_writable(plan.lake, LakeRole.WRITER)
     json_columns_of(plan.lake, plan.json_schema)
     return wanted
 
@@ -176,7 +202,7 @@ class _Publisher:
     """Publishes what the tasks of a micro-batch staged, and counts."""
 
     def __init__(
-        self, lake: Lake, json_schema: str | None, on_progress: Callable[[IngestProgress], None]
+        self, lake: OpenLake, json_schema: str | None, on_progress: Callable[[IngestProgress], None]
     ) -> None:
         self._lake = lake
         self._json_schema = json_schema
@@ -207,12 +233,12 @@ class _Publisher:
             self._on_progress(self._progress)
 
     def report(self, *, is_complete: bool) -> IngestReport:
-        state = self._lake.state
+        totals = self._lake.totals()
         return IngestReport(
             *self._progress,
-            lake_messages=state.row_count,
-            lake_files=len(state.files),
-            lake_quarantined=state.quarantined_count,
+            lake_messages=totals.messages,
+            lake_files=totals.files,
+            lake_quarantined=totals.quarantined,
             is_complete=is_complete,
         )
 
@@ -234,13 +260,19 @@ def _run(start: Callable[[], StreamingQuery], publisher: _Publisher, stop: Event
             query.stop()
 
     # Nothing is published twice, so running it again is always safe.
-    return run_query(run_once, lambda: publisher.failure)
+    while True:
+        try:
+            return run_query(run_once, lambda: publisher.failure)
+        except PlanOutdated as error:
+            log.info("planning again: %s", error)
+            publisher.failure = None
 
 
 def _started(
     spark: SparkSession, plan: IngestPlan, source: Mapping[str, str], publisher: _Publisher
 ) -> StreamingQuery:
     rows = spark.readStream.format(SOURCE_NAME).options(**dict(source)).load()
+    assert plan.checkpoint is not None
     writer = rows.writeStream.option("checkpointLocation", str(plan.checkpoint.absolute()))
     writer = writer.foreachBatch(publisher.publish)
     if plan.available_now:
@@ -250,7 +282,7 @@ def _started(
     return writer.start()
 
 
-def bind_checkpoint(checkpoint: Path, lake: Path, lake_id: str) -> None:
+def bind_checkpoint(checkpoint: Path, lake: LakePlace, lake_id: str) -> None:
     """Mark a new checkpoint with its lake, and check the mark of an existing one.
 
     With another lake, or with a new one in the place of a deleted lake, a checkpoint would skip
@@ -268,7 +300,7 @@ def bind_checkpoint(checkpoint: Path, lake: Path, lake_id: str) -> None:
             raise _another(checkpoint, lake)
 
 
-def _another(checkpoint: Path, lake: Path) -> BadLake:
+def _another(checkpoint: Path, lake: LakePlace) -> BadLake:
     return BadLake(
         f"the checkpoint {checkpoint} does not belong to the lake {lake}: give another directory,"
         " or remove the checkpoint (nothing is added to a lake twice)"

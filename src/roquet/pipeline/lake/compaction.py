@@ -4,16 +4,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.entries import Compaction, LakeFile
 from roquet.pipeline.lake.files import compacted_path, directory_of, hour_of
-from roquet.pipeline.lake.staging import StagedFile, check_visible
+from roquet.pipeline.lake.staging import Staging
 
 _HOUR_S: Final = 3600
 _ROWS_AT_ONCE: Final = 16_384
@@ -67,36 +65,43 @@ def in_rounds(
 
 
 def write_compaction(
-    lake: Path, run: str, planned: PlannedCompaction, name: tuple[int, int]
+    staging: Staging, planned: PlannedCompaction, name: tuple[int, int]
 ) -> Compaction:
     """Writes the file in a task; it is durable, and no reader sees it yet.
 
     `name` are the numbers of an entry and of the file. Raises BadLake.
     """
-    check_visible(lake)
-    paths = [lake / file.path for file in planned.files]
+    staging.check_visible()
     try:
-        schema = pa.unify_schemas([pq.read_schema(path) for path in paths])
-        file = StagedFile(lake, run, schema)
-        try:
-            for path in paths:
-                with pq.ParquetFile(path) as source:
-                    for batch in source.iter_batches(_ROWS_AT_ONCE):
-                        file.add(_conformed(batch, schema))
-            made = file.close(compacted_path(planned.directory, *name))
-        except BaseException:
-            file.abandon()
-            raise
+        made = _write(staging, planned, name)
     except FileNotFoundError as error:
-        raise BadLake(f"{error.filename or error} is missing: the lake {lake} lists it") from None
+        raise BadLake(f"{error.filename or error} is missing: the lake lists it") from None
     except pa.ArrowException as error:
-        raise BadLake(f"files of {lake / planned.directory} cannot be compacted: {error}") from None
+        raise BadLake(f"files of {planned.directory} cannot be compacted: {error}") from None
     if made.rows != planned.row_count:
         raise BadLake(
-            f"the files of {lake / planned.directory} have {made.rows} messages, not"
+            f"the files of {planned.directory} have {made.rows} messages, not"
             f" {planned.row_count} as in the log: another program wrote there"
         )
     return Compaction([each.path for each in planned.files], made)
+
+
+def _write(staging: Staging, planned: PlannedCompaction, name: tuple[int, int]) -> LakeFile:
+    schemas = []
+    for each in planned.files:
+        with staging.read(each.path) as source:
+            schemas.append(source.schema_arrow)
+    schema = pa.unify_schemas(schemas)
+    file = staging.new_compacted_file(schema, planned.directory)
+    try:
+        for each in planned.files:
+            with staging.read(each.path) as source:
+                for batch in source.iter_batches(_ROWS_AT_ONCE):
+                    file.add(_conformed(batch, schema))
+        return file.close(compacted_path(planned.directory, *name))
+    except BaseException:
+        file.abandon()
+        raise
 
 
 def _shares(files: Sequence[LakeFile], target_size: int) -> Iterator[list[LakeFile]]:

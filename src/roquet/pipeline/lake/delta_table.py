@@ -1,31 +1,35 @@
-"""A lake as a Delta table: each entry of its log is one transaction, by its number.
+"""A lake as a Delta table: one transaction lists files, and the offsets that they have."""
 
-The log of the lake is authoritative: an entry that a crash kept out of the table is added when the
-lake is opened next. The table records which entry it has, so none is added twice. Files that were
-compacted stay for readers of older versions, until the table is vacuumed.
-"""
-
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Any, Final, final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.fs
 
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.ddl import read_ddl
-from roquet.pipeline.lake.entries import LakeEntry, LakeFile
+from roquet.pipeline.lake.delta_log import DeltaTransactions, state_of, versions_with
+from roquet.pipeline.lake.entries import Compaction, LakeFile, LakePiece
 from roquet.pipeline.lake.files import PARTITIONING, directory_of, partition_values
-from roquet.pipeline.lake.metadata import LakeSettings
-from roquet.pipeline.lake.staging import lake_columns
-from roquet.protocol.record_columns import record_schema
+from roquet.pipeline.lake.metadata import LakeSettings, decode_settings
+from roquet.pipeline.lake.places import LakePlace, Storage, store_error
+from roquet.pipeline.lake.state import LakeState
+from roquet.pipeline.lake.table import CommitRefused
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _PARTITION_TYPES: Final = (pa.string(), pa.date32(), pa.int32())
+_SETTINGS: Final = "roquet.settings"
+_JSON_SCHEMA: Final = "roquet.jsonSchema"
+_US: Final = timedelta(microseconds=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def check_delta() -> None:
@@ -34,112 +38,252 @@ def check_delta() -> None:
         raise BadLake("Delta tables need a library: pip install roquet[delta]")
 
 
+def read_delta_settings(place: LakePlace) -> LakeSettings | None:
+    """None if there is no Delta table. Raises BadLake, also for a table of another program."""
+    check_delta()
+    from deltalake import DeltaTable  # noqa: PLC0415
+
+    storage = Storage(place)
+    with delta_errors(storage):
+        if not DeltaTable.is_deltatable(storage.url, storage.options):
+            return None
+        table = DeltaTable(storage.url, storage_options=storage.options)
+        text = table.metadata().configuration.get(_SETTINGS)
+    if text is None:
+        raise BadLake(
+            f"the Delta table {storage.url} was not created by 'roquet spark': give another place"
+        )
+    return decode_settings(storage.url, text.encode())
+
+
+@contextmanager
+def delta_errors(storage: Storage) -> Iterator[None]:
+    """Raises CommitRefused and BadLake."""
+    from deltalake.exceptions import CommitFailedError, DeltaError  # noqa: PLC0415
+
+    try:
+        with storage.errors_translated():
+            yield
+    except CommitFailedError as error:
+        raise CommitRefused(f"{storage.url}: {error}") from None
+    except DeltaError as error:
+        raise store_error(storage.place, str(error)) from None
+
+
 @final
-class DeltaMirror:
-    """The table in the directory of a lake. Raises BadLake where the library is missing."""
+class DeltaLakeTable:
+    """The table, created when it is first needed; `columns` are those without partitions."""
 
-    def __init__(self, lake: Path, settings: LakeSettings) -> None:
+    def __init__(self, place: LakePlace, settings: LakeSettings, columns: pa.Schema) -> None:
         check_delta()
-        self._lake = lake
-        self._settings = settings
+        self.settings = settings
+        self._columns = columns
+        self._storage = Storage(place)
+        self._found: DeltaTable | None = None
+        self._transactions = DeltaTransactions(self._storage)
 
-    def make(self) -> None:
-        """Create it if it does not exist. Raises BadLake."""
-        with self._errors_translated():
-            self._table()
-
-    def has(self, entry: LakeEntry) -> bool:
-        """Raises BadLake."""
-        with self._errors_translated():
-            version = self._table().transaction_version(self._settings.id)
-        return version is not None and version >= entry.number
-
-    def commit(self, entry: LakeEntry) -> None:
-        """Returns when readers of the table see the entry. Raises BadLake."""
-        if not self.has(entry):
-            with self._errors_translated():
-                self._commit(entry)
-
-    @contextmanager
-    def _errors_translated(self) -> Iterator[None]:
+    def create(self) -> None:
+        """Of two processes one wins; the other finds a table. Raises BadLake."""
+        from deltalake import DeltaTable  # noqa: PLC0415
         from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
-        try:
-            yield
-        except DeltaError as error:
-            raise BadLake(f"Delta table in {self._lake}: {error}") from None
+        partitions = zip(PARTITIONING, _PARTITION_TYPES, strict=True)
+        schema = pa.schema([*self._columns, *(pa.field(*each) for each in partitions)])
+        with delta_errors(self._storage):
+            try:
+                DeltaTable.create(
+                    self._storage.url,
+                    schema,
+                    partition_by=list(PARTITIONING),
+                    configuration={_SETTINGS: msgspec.json.encode(self.settings).decode()},
+                    storage_options=self._storage.options,
+                    raise_if_key_not_exists=False,
+                )
+            except DeltaError:
+                if not self._exists():
+                    raise
 
-    def _commit(self, entry: LakeEntry) -> None:
-        from deltalake import CommitProperties, Transaction  # noqa: PLC0415
+    def refresh(self) -> LakeState:
+        with delta_errors(self._storage):
+            if self._found is None and not self._open():
+                return LakeState()
+            table = self._table
+            table.update_incremental()
+            try:
+                self._transactions.read_to(table.version())
+            except FileNotFoundError:
+                # The log was cleaned up meanwhile: from its checkpoint on it is complete.
+                self._transactions = DeltaTransactions(self._storage)
+                self._transactions.read_to(table.version())
+        return state_of(self._transactions.versions, table.version(), self.json_schema())
 
-        table = self._table_with(entry.json_schema)
-        actions = list(_actions(entry))
-        if actions:
-            transaction = Transaction(self._settings.id, entry.number, entry.published_ms)
-            table.create_write_transaction(
-                actions,
-                "append",
-                table.schema(),
-                list(PARTITIONING),
-                commit_properties=CommitProperties(app_transactions=[transaction]),
+    def commit(self, pieces: Sequence[LakePiece], json_schema: str | None) -> int:
+        if self._found is None:
+            self.create()
+            self.refresh()
+        with delta_errors(self._storage):
+            if self._add_columns(json_schema):
+                raise CommitRefused(f"{self._storage.url}: the table has new columns")
+            changed = versions_with(self._transactions.versions, pieces)
+            files = [file for piece in pieces if (file := piece.file) is not None]
+            self._check_written(files)
+            self._write([_added(each, is_new=True) for each in files], changed)
+        return int(self._table.version()) + 1
+
+    def replace(self, compactions: Sequence[Compaction]) -> int:
+        from deltalake.transaction import RemoveAction  # noqa: PLC0415
+
+        actions: list[Any] = []
+        for each in compactions:
+            actions.append(_added(each.file, is_new=False))
+            values = _values(each.file.path)
+            actions += [RemoveAction(path, False, _now_ms(), None, values) for path in each.removed]
+        with delta_errors(self._storage):
+            self._write(actions, {})
+        return int(self._table.version()) + 1
+
+    def files(self) -> list[LakeFile]:
+        if self._found is None:
+            return []
+        with delta_errors(self._storage):
+            found = pa.table(self._table.get_add_actions(flatten=True))
+        columns = (found[name].to_pylist() for name in ("path", "num_records", "size_bytes"))
+        return [LakeFile(path, path, *sizes) for path, *sizes in zip(*columns, strict=True)]
+
+    def json_schema(self) -> str | None:
+        return self._configuration().get(_JSON_SCHEMA)
+
+    def expire(self, age: timedelta) -> int:
+        return self._vacuum(age, is_full=False)
+
+    def remove_orphans(self, age: timedelta) -> int:
+        return self._vacuum(age, is_full=True)
+
+    def _vacuum(self, age: timedelta, *, is_full: bool) -> int:
+        if self._found is None:
+            return 0
+        with delta_errors(self._storage):
+            self._table.update_incremental()
+            vacuum = partial(
+                self._table.vacuum,
+                age // timedelta(hours=1),
+                enforce_retention_duration=False,
+                full=is_full,
             )
+            # Those that were removed before are among them for as long as the log has them.
+            count: int = sum(
+                info.is_file
+                for info in self._storage.filesystem.get_file_info(
+                    [self._storage.path(path) for path in vacuum(dry_run=True)]
+                )
+            )
+            vacuum(dry_run=False)
+        return count
 
+    @property
     def _table(self) -> "DeltaTable":
+        assert self._found is not None
+        return self._found
+
+    def _exists(self) -> bool:
         from deltalake import DeltaTable  # noqa: PLC0415
 
-        if not DeltaTable.is_deltatable(str(self._lake)):
-            columns = record_schema(
-                lake_columns(self._settings.properties), self._settings.properties
-            )
-            partitions = zip(PARTITIONING, _PARTITION_TYPES, strict=True)
-            schema = pa.schema([*columns, *(pa.field(*each) for each in partitions)])
-            return DeltaTable.create(str(self._lake), schema, partition_by=list(PARTITIONING))
-        return DeltaTable(str(self._lake))
+        return DeltaTable.is_deltatable(self._storage.url, self._storage.options)
 
-    def _table_with(self, json_schema: str | None) -> "DeltaTable":
-        """The table, with all columns of decoded bodies."""
+    def _open(self) -> bool:
+        from deltalake import DeltaTable  # noqa: PLC0415
+
+        if self._exists():
+            self._found = DeltaTable(self._storage.url, storage_options=self._storage.options)
+        return self._found is not None
+
+    def _configuration(self) -> Mapping[str, str]:
+        return {} if self._found is None else self._found.metadata().configuration
+
+    def _add_columns(self, json_schema: str | None) -> bool:
+        """Whether the table got columns of decoded bodies that it lacked."""
+        if json_schema is None or self.json_schema() == json_schema:
+            return False
         from deltalake import Field  # noqa: PLC0415
 
-        table = self._table()
-        there = {field.name for field in table.schema().fields}
+        there = {field.name for field in self._table.schema().fields}
         missing = [
-            Field.from_arrow(field)
-            for field in (read_ddl(json_schema) if json_schema else ())
-            if field.name not in there
+            Field.from_arrow(field) for field in read_ddl(json_schema) if field.name not in there
         ]
         if missing:
-            table.alter.add_columns(missing)
-            return self._table()
-        return table
+            self._table.alter.add_columns(missing)
+            self._table.update_incremental()
+        self._table.alter.set_table_properties(
+            {_JSON_SCHEMA: json_schema}, raise_if_not_exists=False
+        )
+        return True
+
+    def _check_written(self, files: Sequence[LakeFile]) -> None:
+        """A commit is permanent: the files it lists must exist."""
+        found = self._storage.filesystem.get_file_info(
+            [self._storage.path(file.path) for file in files]
+        )
+        for file, info in zip(files, found, strict=True):
+            if info.type is not pa.fs.FileType.File or info.size != file.bytes:
+                raise BadLake(
+                    f"{self._storage.url}/{file.path} is missing or incomplete: either executors do"
+                    " not see the directory of the driver, which all of them have to share, or"
+                    " another program changes files there"
+                )
+
+    def _write(self, actions: list[Any], changed: Mapping[str, int]) -> None:
+        from deltalake import CommitProperties, Transaction  # noqa: PLC0415
+
+        now_ms = _now_ms()
+        transactions = [Transaction(app_id, number, now_ms) for app_id, number in changed.items()]
+        self._table.create_write_transaction(
+            actions,
+            "append",
+            self._table.schema(),
+            list(PARTITIONING),
+            commit_properties=CommitProperties(app_transactions=transactions),
+        )
 
 
-def _actions(entry: LakeEntry) -> Iterator[Any]:
-    from deltalake.transaction import RemoveAction  # noqa: PLC0415
-
-    for piece in entry.added:
-        if piece.file is not None:
-            yield _added(piece.file, entry, is_new=True)
-    for compaction in entry.compacted:
-        yield _added(compaction.file, entry, is_new=False)
-        values = _values(compaction.file.path)
-        for path in compaction.removed:
-            yield RemoveAction(path, False, entry.published_ms, None, values)
-
-
-def _added(file: LakeFile, entry: LakeEntry, *, is_new: bool) -> Any:
+def _added(file: LakeFile, *, is_new: bool) -> Any:
     from deltalake.transaction import AddAction  # noqa: PLC0415
 
     return AddAction(
         path=file.path,
         size=file.bytes,
         partition_values=_values(file.path),
-        modification_time=entry.published_ms,
+        modification_time=_now_ms(),
         # Streaming readers of the table skip messages that are only moved.
         data_change=is_new,
-        stats=msgspec.json.encode({"numRecords": file.rows}).decode(),
+        stats=msgspec.json.encode(statistics_of(file)).decode(),
     )
+
+
+def statistics_of(file: LakeFile) -> dict[str, Any]:
+    """As the log of Delta has them, for readers that skip files."""
+    found: dict[str, Any] = {"numRecords": file.rows}
+    if file.bounds is None:
+        return found
+    columns = {
+        "queueId": file.bounds.queue_id,
+        "queueOffset": file.bounds.offset,
+        "storeTimestamp": tuple(map(_iso, file.bounds.stored_us)),
+    }
+    return found | {
+        "minValues": {name: each[0] for name, each in columns.items()},
+        "maxValues": {name: each[1] for name, each in columns.items()},
+        "nullCount": dict.fromkeys(columns, 0),
+    }
+
+
+def _iso(time_us: int) -> str:
+    return (_EPOCH + time_us * _US).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _values(path: str) -> dict[str, str | None]:
     values = partition_values(directory_of(path))
     return {**values, "hour": str(int(values["hour"]))}
+
+
+def _now_ms() -> int:
+    return time_ns() // 1_000_000

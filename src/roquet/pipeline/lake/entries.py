@@ -33,13 +33,26 @@ class QueueIncarnation(msgspec.Struct, frozen=True, array_like=True):
 
 
 @final
-class LakeFile(msgspec.Struct, frozen=True):
-    """A file of messages: its path for readers, and the one where it was staged."""
+class FileBounds(msgspec.Struct, frozen=True, array_like=True):
+    """The least and the greatest value of columns, for readers that skip files."""
+
+    queue_id: tuple[int, int]
+    offset: tuple[int, int]
+    stored_us: tuple[int, int]
+
+
+@final
+class LakeFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file of messages: its path for readers, and the one where it was staged.
+
+    Files of tables are written where readers find them: both are the same.
+    """
 
     path: str
     staged: str
     rows: int
     bytes: int
+    bounds: FileBounds | None = None
 
 
 @final
@@ -64,6 +77,7 @@ class LakePiece(msgspec.Struct, frozen=True, omit_defaults=True):
     generation: int = 0
     incarnation: QueueIncarnation = msgspec.field(default=QueueIncarnation(), name="birth")
     quarantined: LakeFile | None = None
+    bounds: FileBounds | None = None
 
     @property
     def queue_ref(self) -> QueueRef:
@@ -71,7 +85,9 @@ class LakePiece(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def file(self) -> LakeFile | None:
-        return LakeFile(self.path, self.staged, self.rows, self.bytes) if self.path else None
+        if not self.path:
+            return None
+        return LakeFile(self.path, self.staged, self.rows, self.bytes, self.bounds)
 
 
 @final

@@ -5,6 +5,7 @@ depends neither on the number of tasks nor on how much a batch takes, except at 
 derived from content: the same messages get the same name.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -113,6 +114,8 @@ SETTINGS_FILE: Final = f"{CONTROL_DIRECTORY}/lake.json"
 STAGED_DIRECTORY: Final = f"{CONTROL_DIRECTORY}/staged"
 PARTITIONING: Final = ("topic", "dt", "hour")
 _HOUR_S: Final = 3600
+_HOUR_MS: Final = 3_600_000
+_hour_in = re.compile(r"/dt=(\d{4}-\d{2}-\d{2})/hour=(\d{2})/").search
 
 
 def published_path(wanted: MissingRange, start: int, end: int, hour: int) -> str:
@@ -131,9 +134,27 @@ def compacted_path(directory: str, entry_number: int, index: int) -> str:
     return f"{directory}/{topic}-joined-{entry_number}-{index}.parquet"
 
 
+def table_path(wanted: MissingRange, start: int, hour: int) -> str:
+    """Below a table, of a file that nothing overwrites: two attempts of a task have two names.
+
+    Tables list their files by URIs, in which a percent sign has a meaning: it is written as `~`,
+    which topics cannot have.
+    """
+    queue = wanted.range.queue
+    moment = datetime.fromtimestamp(hour * _HOUR_S, UTC)
+    topic, broker = (_escaped(name).replace("%", "~") for name in (queue.topic, queue.broker_name))
+    name = f"{broker}-{queue.queue_id}-{start}-{uuid4().hex}"
+    return f"topic={topic}/dt={moment:%Y-%m-%d}/hour={moment:%H}/{name}.parquet"
+
+
+def compacted_table_path(directory: str) -> str:
+    """As `table_path`, of a file that others are compacted into."""
+    return f"{directory}/compacted-{uuid4().hex}.parquet"
+
+
 def topic_of(path: str) -> str:
     """Of a file below a lake."""
-    return unquote(path.partition("/")[0].removeprefix("topic="))
+    return partition_values(path.partition("/")[0])["topic"]
 
 
 def directory_of(path: str) -> str:
@@ -151,7 +172,23 @@ def hour_of(directory: str) -> int:
 def partition_values(directory: str) -> dict[str, str]:
     """Topic, date and hour, from the names of directories."""
     pairs = (part.partition("=") for part in directory.split("/"))
-    return {name: unquote(value) for name, _, value in pairs}
+    return {name: unquote(value.replace("~", "%")) for name, _, value in pairs}
+
+
+def in_hours(paths: Iterable[str], start_ms: int | None, end_ms: int | None) -> list[str]:
+    """The files of a lake that may have messages stored in that time."""
+    found = []
+    for path in paths:
+        hour = _hour_in(f"/{path}")
+        if hour is not None:
+            hour_start = datetime.fromisoformat(f"{hour[1]}T{hour[2]}:00:00+00:00")
+            hour_start_ms = round(hour_start.timestamp() * 1000)
+            is_before = start_ms is not None and hour_start_ms + _HOUR_MS <= start_ms
+            is_after = end_ms is not None and hour_start_ms >= end_ms
+            if is_before or is_after:
+                continue
+        found.append(path)
+    return found
 
 
 def quarantine_of(lake: Path) -> Path:

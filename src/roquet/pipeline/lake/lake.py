@@ -14,7 +14,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from itertools import groupby
@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Final, Self, final
 from uuid import uuid4
 
+from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.durable_files import (
     exchange_directories,
     make_directories,
@@ -30,13 +31,13 @@ from roquet.pipeline.durable_files import (
     sync_directory,
 )
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.lake.delta_table import DeltaMirror, check_delta
 from roquet.pipeline.lake.entries import (
     ENTRY_VERSION,
     Compaction,
     LakeEntry,
     LakeFile,
     LakePiece,
+    QueueIncarnation,
 )
 from roquet.pipeline.lake.files import (
     CONTROL_DIRECTORY,
@@ -44,24 +45,22 @@ from roquet.pipeline.lake.files import (
     directory_of,
     quarantine_of,
 )
-from roquet.pipeline.lake.json_columns import JsonColumns, check_evolution, json_columns
 from roquet.pipeline.lake.metadata import (
-    LakeFormat,
     LakeSettings,
     PublishLog,
     another_writer,
     make_settings,
     read_settings,
 )
-from roquet.pipeline.lake.state import LakeState
-from roquet.protocol.record_columns import PropertiesForm
+from roquet.pipeline.lake.places import LakePlace
+from roquet.pipeline.lake.staging import PosixStaging
+from roquet.pipeline.lake.state import LakeState, LakeTotals, Missing
+from roquet.pipeline.planning import QueueRange
 
 _COMMIT_LOCK: Final = "commit"
 # A commit renames files and syncs directories: the other process holds the lock no longer.
 _COMMIT_WAIT_S_MAX: Final = 300.0
 _COMMIT_RETRY_S: Final = 0.02
-
-_FIXED: Final = ("format", "properties", "tag_expression", "sql_expression")
 
 
 class LakeRole(StrEnum):
@@ -86,8 +85,6 @@ class Lake:
         self._lock = lock
         self._log = PublishLog(path)
         self._committed_number = 0
-        is_delta = settings.format is LakeFormat.DELTA
-        self._delta = DeltaMirror(path, settings) if is_delta else None
 
     @classmethod
     def open_existing(cls, path: Path, role: LakeRole = LakeRole.WRITER) -> Self:
@@ -134,8 +131,29 @@ class Lake:
         self.close()
 
     @property
+    def place(self) -> Path:
+        return self.path
+
+    @property
     def state(self) -> LakeState:
         return self._log.state
+
+    @property
+    def staging(self) -> PosixStaging:
+        return PosixStaging(self.path, self.run)
+
+    def missing(
+        self, ranges: Iterable[QueueRange], incarnations: Mapping[QueueRef, QueueIncarnation]
+    ) -> Missing:
+        """What the lake lacks now. Raises BadLake."""
+        return self._log.refresh().missing(ranges, incarnations)
+
+    def files(self) -> list[LakeFile]:
+        return list(self.state.files.values())
+
+    def totals(self) -> LakeTotals:
+        state = self.state
+        return LakeTotals(state.row_count, len(state.files), state.quarantined_count)
 
     def publish(
         self, pieces: Sequence[LakePiece], json_schema: str | None = None
@@ -187,17 +205,12 @@ class Lake:
             last = self._log.last_entry
             if last is not None and last.number != self._committed_number:
                 # Of another process, which may have been killed before it was done.
-                # Files of an entry that the Delta table has may be vacuumed.
-                if not (self._delta and self._delta.has(last)):
-                    self._commit(last)
-                self._committed_number = last.number
+                self._commit(last)
             yield
         finally:
             os.close(lock)
 
     def _recover(self) -> None:
-        if self._delta is not None:
-            self._delta.make()
         with self._commit_lock():
             remove_replaced(self.path)
         # This process is the only one of its role, so the rest is from ones that were killed.
@@ -223,11 +236,7 @@ class Lake:
     def _commit(self, entry: LakeEntry) -> None:
         """Make the entry visible to readers; some of it may be visible already."""
         move_pieces(self.path, entry)
-        if self._delta is None:
-            exchange_compacted(self.path, entry)
-        else:
-            move_compacted(self.path, entry)
-            self._delta.commit(entry)
+        exchange_compacted(self.path, entry)
         self._committed_number = entry.number
 
     def _remove_staged(self) -> None:
@@ -235,7 +244,7 @@ class Lake:
             shutil.rmtree(root / STAGED_DIRECTORY / self.run, ignore_errors=True)
 
 
-def no_lake(path: Path) -> BadLake:
+def no_lake(path: LakePlace) -> BadLake:
     return BadLake(f"no lake in {path}: `roquet spark ingest` creates one")
 
 
@@ -262,51 +271,6 @@ def _locked(path: Path, name: str, wait_s: float = 0.0) -> int:
             return lock
 
 
-def format_of(lake: Path, given: str | None) -> LakeFormat:
-    """The requested format, else that of the lake, else Parquet. Raises BadLake."""
-    found = read_settings(lake)
-    default = found.format if found else LakeFormat.PARQUET
-    chosen = LakeFormat(given) if given else default
-    if chosen is LakeFormat.DELTA:
-        check_delta()
-    return chosen
-
-
-def properties_of(lake: Path) -> PropertiesForm:
-    """The form of properties if none is requested. Raises BadLake."""
-    found = read_settings(lake)
-    return found.properties if found else PropertiesForm.MAP
-
-
-def check_settings(lake: Path, wanted: LakeSettings) -> None:
-    """Raises BadLake for a lake with other settings: its readers rely on them in all files."""
-    found = read_settings(lake)
-    for name in _FIXED if found else ():
-        here, there = getattr(wanted, name), getattr(found, name)
-        if here != there:
-            raise BadLake(
-                f"the lake {lake} was created with {name.replace('_', ' ')} {_shown(there)}, not"
-                f" {_shown(here)}: use the same, or another lake"
-            )
-
-
-def json_columns_of(lake: Path, given: str | None) -> JsonColumns | None:
-    """The columns that bodies are decoded into: `given`, else those of the lake, else None.
-
-    Raises BadSchema for columns that contradict those of the lake, and BadLake.
-    """
-    before = PublishLog(lake.absolute()).refresh().json_schema if read_settings(lake) else None
-    if given is None:
-        return None if before is None else JsonColumns(before)
-    columns = json_columns(given)
-    check_evolution(before, columns)
-    return columns
-
-
-def _shown(value: str | None) -> str:
-    return "none" if value is None else repr(str(value))
-
-
 _REPLACING: Final = "replacing"
 
 
@@ -323,11 +287,6 @@ def exchange_compacted(lake: Path, entry: LakeEntry) -> None:
     for directory, compactions in _by_directory(entry.compacted):
         removed = {Path(path).name for compaction in compactions for path in compaction.removed}
         _replace(lake, directory, removed, [compaction.file for compaction in compactions], entry)
-
-
-def move_compacted(lake: Path, entry: LakeEntry) -> None:
-    """Put compacted files beside those they replace: for readers that go by a list."""
-    _move(lake, [compaction.file for compaction in entry.compacted], entry)
 
 
 def remove_replaced(lake: Path) -> None:

@@ -40,8 +40,9 @@ _decode = msgspec.json.Decoder(LakeEntry).decode
 class LakeFormat(StrEnum):
     # Files that readers find by their names.
     PARQUET = "parquet"
-    # The same files, and a Delta log that lists them.
+    # Files that a table lists.
     DELTA = "delta"
+    ICEBERG = "iceberg"
 
 
 @final
@@ -65,18 +66,30 @@ def read_settings(lake: Path) -> LakeSettings | None:
     """None if there is no lake. Raises BadLake."""
     path = lake / SETTINGS_FILE
     try:
-        settings = msgspec.json.decode(path.read_bytes(), type=LakeSettings)
+        settings = decode_settings(str(path), path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
+    if settings.format is not LakeFormat.PARQUET:
+        raise BadLake(
+            f"the lake {lake} is a Delta table beside a log of its own, as an earlier version of"
+            " Roquet wrote it: its table can be read, but not added to; ingest into another lake"
+        )
+    return settings
+
+
+def decode_settings(where: str, content: bytes) -> LakeSettings:
+    """Raises BadLake."""
+    try:
+        settings = msgspec.json.decode(content, type=LakeSettings)
     except msgspec.DecodeError as error:
-        raise BadLake(f"{path} is damaged: {error}") from None
+        raise BadLake(f"{where} is damaged: {error}") from None
     if settings.version != LAKE_VERSION or settings.partitioning != PARTITIONING:
         raise BadLake(
-            f"{path} has version {settings.version} and partitions {settings.partitioning}:"
+            f"{where} has version {settings.version} and partitions {settings.partitioning}:"
             " a newer Roquet created this lake"
         )
     if settings.file_rows_max <= 0:
-        raise BadLake(f"{path} has a grid of {settings.file_rows_max}, which must be positive")
+        raise BadLake(f"{where} has a grid of {settings.file_rows_max}, which must be positive")
     return settings
 
 

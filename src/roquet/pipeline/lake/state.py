@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple, Self, final
 
 import msgspec
 
 from roquet.client.queue_ref import QueueRef
-from roquet.pipeline.errors import BadLake
+from roquet.pipeline.errors import BadLake, PlanOutdated
 from roquet.pipeline.lake.entries import (
     Compaction,
     LakeEntry,
@@ -19,7 +20,7 @@ from roquet.pipeline.lake.files import MissingRange, OffsetRange, OffsetRanges
 from roquet.pipeline.planning import QueueRange
 from roquet.pipeline.queue_offsets import queue_key
 
-_SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 1
 
 
 @final
@@ -51,6 +52,14 @@ class Missing(NamedTuple):
 
     wanted: Sequence[MissingRange]
     recreated: Sequence[QueueRef]
+
+
+class LakeTotals(NamedTuple):
+    """What a lake has."""
+
+    messages: int
+    files: int
+    quarantined: int
 
 
 @final
@@ -86,7 +95,7 @@ class LakeState:
 
     def snapshot(self) -> LakeSnapshot:
         return LakeSnapshot(
-            version=_SNAPSHOT_VERSION,
+            version=SNAPSHOT_VERSION,
             number=self.entry_number,
             rows=self.row_count,
             files=[(each.path, each.rows, each.bytes) for each in self.files.values()],
@@ -107,16 +116,16 @@ class LakeState:
     @classmethod
     def of(cls, snapshot: LakeSnapshot) -> Self:
         """Raises BadLake for a snapshot that another version wrote, or that contradicts itself."""
-        if snapshot.version != _SNAPSHOT_VERSION:
-            raise BadLake(f"a snapshot of version {snapshot.version}, not {_SNAPSHOT_VERSION}")
+        if snapshot.version != SNAPSHOT_VERSION:
+            raise BadLake(f"a snapshot of version {snapshot.version}, not {SNAPSHOT_VERSION}")
         state = cls()
         state.entry_number = snapshot.number
         state.row_count = snapshot.rows
         state.json_schema = snapshot.json_schema
         # Where they were staged is of interest only for the last entry.
-        state.files = {path: LakeFile(path, "", *sizes) for path, *sizes in snapshot.files}
+        state.files = {path: LakeFile(path, "", rows, size) for path, rows, size in snapshot.files}
         state.quarantined_files = {
-            path: LakeFile(path, "", *sizes) for path, *sizes in snapshot.quarantined
+            path: LakeFile(path, "", rows, size) for path, rows, size in snapshot.quarantined
         }
         for each in snapshot.queues:
             ranges = state._ranges[QueueRef(each.topic, each.broker, each.queue), each.generation]
@@ -147,6 +156,35 @@ class LakeState:
                     f"offsets {piece.start} to {piece.end} of {queue_key(piece.queue_ref)} would"
                     " be in the lake twice"
                 )
+
+    def lacking(self, pieces: Iterable[LakePiece]) -> list[LakePiece]:
+        """Those of which the lake has nothing, without those that it has whole.
+
+        Raises PlanOutdated for one of which it has a part.
+        """
+        found: list[LakePiece] = []
+        for piece in pieces:
+            key = piece.queue_ref, piece.generation
+            missing = self._ranges.get(key, OffsetRanges()).missing(piece.start, piece.end)
+            if missing == [(piece.start, piece.end)]:
+                found.append(piece)
+            elif missing:
+                raise PlanOutdated(
+                    f"another writer added part of offsets {piece.start} to {piece.end} of"
+                    f" {queue_key(piece.queue_ref)} meanwhile"
+                )
+        return found
+
+    def cut_where_held(self, wanted: Iterable[MissingRange]) -> list[MissingRange]:
+        """The same offsets, each range held as a whole or not at all."""
+        found: list[MissingRange] = []
+        for each in wanted:
+            queue, start, end = each.range
+            ranges = self._ranges.get((queue, each.generation), OffsetRanges())
+            inner = {bound for held in ranges for bound in held if start < bound < end}
+            for first, last in pairwise(sorted({start, *inner, end})):
+                found.append(each._replace(range=QueueRange(queue, first, last)))
+        return found
 
     def _compact(self, number: int, compaction: Compaction) -> None:
         gone = [self.files.pop(path, None) for path in compaction.removed]

@@ -257,8 +257,11 @@ def _ways(side: str, options: ReadOptions) -> dict[str, object]:
 @dataclass(frozen=True, kw_only=True)
 class StagingOptions:
     reading: ReadOptions = group(ReadOptions)
-    lake: str = option("lake", TEXT, "the directory of the lake")
-    run: str = option("run", TEXT, "the directory for staged files of this writer")
+    lake: str = option("lake", TEXT, "the directory or the URI of the lake")
+    storage_options: str | None = option(
+        "storageOptions", TEXT, "a file with keys and endpoint of its object store", None
+    )
+    run: str = option("run", TEXT, "the directory for staged files of this writer", "")
     file_rows_max: int = option("fileRowsMax", COUNT, "no file crosses a multiple of it")
     json_schema: str | None = option(
         "jsonSchema", TEXT, "columns that bodies are decoded into", None

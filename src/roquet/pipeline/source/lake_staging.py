@@ -5,7 +5,7 @@ batch that is repeated, with whatever plan, stages only what was not published.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -20,17 +20,27 @@ from roquet.pipeline.errors import DataLoss
 from roquet.pipeline.lake.entries import QueueIncarnation
 from roquet.pipeline.lake.files import MissingRange, balanced, split_into_files
 from roquet.pipeline.lake.json_columns import JsonColumns
-from roquet.pipeline.lake.metadata import PublishLog
-from roquet.pipeline.lake.staging import StagedWriter, lake_columns
+from roquet.pipeline.lake.metadata import LakeFormat, PublishLog
+from roquet.pipeline.lake.opening import existing_settings, open_table
+from roquet.pipeline.lake.places import LakePlace, read_place
+from roquet.pipeline.lake.staging import (
+    PosixStaging,
+    StagedWriter,
+    Staging,
+    TableStaging,
+    lake_columns,
+)
+from roquet.pipeline.lake.state import Missing
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import StagingOptions
-from roquet.pipeline.planning import core_count, task_count
+from roquet.pipeline.planning import QueueRange, core_count, task_count
 from roquet.pipeline.queue_offsets import StreamOffset, queue_key, ranges_between
 from roquet.pipeline.source.rows import read_ranges
 from roquet.pipeline.source.stream import StreamReader
 
 log = logging.getLogger(__name__)
 
+MissingFinder = Callable[[Iterable[QueueRange], Mapping[QueueRef, QueueIncarnation]], Missing]
 SOURCE_NAME: Final = "roquet-lake-staging"
 # A row is a staged piece as JSON, for the publisher alone.
 _COLUMN: Final = "staged"
@@ -63,7 +73,13 @@ class StagingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: StagingOptions) -> None:
         self._options = options
         self._source = StreamReader(options.reading, lake_columns(options.reading.properties))
-        self._log = PublishLog(Path(options.lake))
+        file = options.storage_options
+        self._lake: LakePlace = read_place(options.lake, Path(file) if file else None)
+        # Not sent to tasks, which only `read`: a table is open.
+        self._missing: MissingFinder | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_missing": None}
 
     # As for any stream of format `rocketmq`.
 
@@ -89,9 +105,10 @@ class StagingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         finish = StreamOffset.from_json(end)
-        state = self._log.refresh()
         ranges = ranges_between(StreamOffset.from_json(start), finish)
-        missing = state.missing(ranges, incarnations_in(finish))
+        if self._missing is None:
+            self._missing = missing_finder(self._lake)
+        missing = self._missing(ranges, incarnations_in(finish))
         self._check_recreated(missing.recreated)
         file_ranges = list(split_into_files(missing.wanted, self._options.file_rows_max))
         tasks = task_count(
@@ -106,15 +123,18 @@ class StagingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, StagingPartition)
         reading = self._options.reading
         schema = self._options.json_schema
-        writer = StagedWriter(
-            Path(self._options.lake), self._options.run, JsonColumns(schema) if schema else None
-        )
+        writer = StagedWriter(self._staging(), JsonColumns(schema) if schema else None)
         columns = lake_columns(reading.properties)
         for file_range in partition.file_ranges:
             batches = read_ranges(reading, columns, [file_range.range])
             for piece in writer.write(file_range, batches):
                 row = msgspec.json.encode(piece).decode()
                 yield pa.RecordBatch.from_pydict({_COLUMN: pa.array([row], pa.string())})
+
+    def _staging(self) -> Staging:
+        if isinstance(self._lake, Path) and self._options.run:
+            return PosixStaging(self._lake, self._options.run)
+        return TableStaging(self._lake)
 
     def _check_recreated(self, queues: Sequence[QueueRef]) -> None:
         losses = [
@@ -125,6 +145,16 @@ class StagingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise DataLoss(losses)
         for loss in losses:
             log.warning("the lake has messages of both incarnations: %s", loss)
+
+
+def missing_finder(lake: LakePlace) -> MissingFinder:
+    """What a lake lacks whenever it is asked, as long as it exists. Raises BadLake."""
+    settings = existing_settings(lake)
+    if settings.format is not LakeFormat.PARQUET:
+        return open_table(lake, settings).missing
+    assert isinstance(lake, Path)
+    log = PublishLog(lake)
+    return lambda ranges, incarnations: log.refresh().missing(ranges, incarnations)
 
 
 def incarnations_in(offset: StreamOffset) -> Mapping[QueueRef, QueueIncarnation]:

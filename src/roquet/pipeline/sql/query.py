@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 import msgspec
+import pyarrow.dataset as ds
 
 from roquet.pipeline.errors import BadQuery
 from roquet.pipeline.sql.tables import LakeFiles, MessageTable, Tables
@@ -91,6 +92,8 @@ def _register(
             table = tables.table(_topic(name, tables), on_rows)
             if isinstance(table, MessageTable):
                 used[name] = table
+                connection.register(name, table)
+            elif isinstance(table, ds.Dataset):
                 connection.register(name, table)
             else:
                 _register_files(connection, name, table)

@@ -6,17 +6,20 @@ that the query uses are decoded. The files of a lake are left to the engine, whi
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Final, Protocol, final
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 from roquet.pipeline.connections import retried, topic_reader
-from roquet.pipeline.lake.files import topic_of
-from roquet.pipeline.lake.lake import no_lake
-from roquet.pipeline.lake.metadata import PublishLog, read_settings
+from roquet.pipeline.lake.ddl import read_ddl
+from roquet.pipeline.lake.files import directory_of, partition_values, topic_of
+from roquet.pipeline.lake.metadata import LakeFormat
+from roquet.pipeline.lake.opening import existing_settings, files_of_table, state_of_lake
+from roquet.pipeline.lake.places import LakePlace, Storage
 from roquet.pipeline.lake.staging import lake_columns
-from roquet.pipeline.lake.state import LakeState
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import ReadOptions, StoreOptions
 from roquet.pipeline.source.positions import batch_ranges
@@ -29,6 +32,11 @@ from roquet.store.offline.reader import StoreReader
 _SCHEMA: Final = record_schema(COLUMN_NAMES, PropertiesForm.MAP)
 # Decoded if a query needs rows and none of their values.
 _CHEAP_COLUMN: Final = "queueOffset"
+_PARTITIONS: Final = (
+    pa.field("topic", pa.string()),
+    pa.field("dt", pa.date32()),
+    pa.field("hour", pa.int32()),
+)
 
 Scan = Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
 
@@ -88,7 +96,9 @@ class Tables(Protocol):
     def names(self) -> list[str]:
         """The topics. Raises what the source raises."""
 
-    def table(self, name: str, on_rows: Callable[[int], None]) -> MessageTable | LakeFiles:
+    def table(
+        self, name: str, on_rows: Callable[[int], None]
+    ) -> MessageTable | LakeFiles | ds.Dataset:
         """`on_rows` is called with numbers of rows that were read."""
 
 
@@ -137,20 +147,46 @@ class StoreTables:
 
 @final
 class LakeTables:
-    def __init__(self, lake: Path) -> None:
+    def __init__(self, lake: LakePlace) -> None:
         """Raises BadLake."""
-        settings = read_settings(lake)
-        if settings is None:
-            raise no_lake(lake)
+        self._settings = existing_settings(lake)
         self._lake = lake.absolute()
-        self._schema = record_schema(lake_columns(settings.properties), settings.properties)
+        properties = self._settings.properties
+        self._schema = record_schema(lake_columns(properties), properties)
 
     def names(self) -> list[str]:
-        return sorted({queue.topic for queue in self._state().queue_ends()})
+        return sorted({queue.topic for queue in state_of_lake(self._lake).queue_ends()})
 
-    def table(self, name: str, on_rows: Callable[[int], None]) -> LakeFiles:  # noqa: ARG002
-        paths = [path for path in self._state().files if topic_of(path) == name]
+    def table(
+        self,
+        name: str,
+        on_rows: Callable[[int], None],  # noqa: ARG002
+    ) -> LakeFiles | ds.Dataset:
+        if self._settings.format is not LakeFormat.PARQUET:
+            return self._dataset(name)
+        assert isinstance(self._lake, Path)
+        paths = [path for path in state_of_lake(self._lake).files if topic_of(path) == name]
         return LakeFiles(paths=[str(self._lake / path) for path in paths], schema=self._schema)
 
-    def _state(self) -> LakeState:
-        return PublishLog(self._lake).refresh()
+    def _dataset(self, topic: str) -> ds.Dataset:
+        """The engine reads it through Arrow, which reaches object stores by itself."""
+        storage = Storage(self._lake)
+        paths = [each.path for each in files_of_table(self._lake) if topic_of(each.path) == topic]
+        json_schema = state_of_lake(self._lake).json_schema
+        return ds.FileSystemDataset.from_paths(
+            [storage.path(path) for path in paths],
+            schema=pa.schema(
+                [*self._schema, *(read_ddl(json_schema) if json_schema else ()), *_PARTITIONS]
+            ),
+            format=ds.ParquetFileFormat(),
+            filesystem=storage.filesystem,
+            partitions=[_partition(path) for path in paths],
+        )
+
+
+def _partition(path: str) -> ds.Expression:
+    """What the directory of a file tells about its rows."""
+    values = partition_values(directory_of(path))
+    is_day = ds.field("dt") == pa.scalar(date.fromisoformat(values["dt"]))
+    is_hour = ds.field("hour") == pa.scalar(int(values["hour"]), pa.int32())
+    return (ds.field("topic") == values["topic"]) & is_day & is_hour

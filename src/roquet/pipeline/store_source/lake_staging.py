@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from roquet.pipeline.errors import DamagedStore
 from roquet.pipeline.lake.entries import LakePiece, QueueIncarnation
 from roquet.pipeline.lake.files import MissingRange, split_into_files
 from roquet.pipeline.lake.json_columns import JsonColumns
-from roquet.pipeline.lake.staging import StagedWriter, lake_columns
+from roquet.pipeline.lake.staging import StagedWriter, Staging, lake_columns
 from roquet.pipeline.options.reading import StoreOptions
 from roquet.pipeline.planning import QueueRange
 from roquet.pipeline.queue_offsets import queue_key
@@ -33,8 +32,7 @@ class SplitTask(NamedTuple):
 
     split: StoreSplit
     wanted: Sequence[MissingRange]
-    lake: Path
-    run: str
+    staging: Staging
     file_rows_max: int
     json_schema: str | None
 
@@ -103,7 +101,7 @@ def stage_split(options: StoreOptions, task: SplitTask) -> list[LakePiece]:
         by_queue.setdefault((queue.topic, queue.queue_id), []).append(each)
     columns = lake_columns(options.properties)
     json_columns = JsonColumns(task.json_schema) if task.json_schema else None
-    writer = StagedWriter(task.lake, task.run, json_columns)
+    writer = StagedWriter(task.staging, json_columns)
     pieces: list[LakePiece] = []
     for key, rows in _queues_in(read_split(options, [_TOPIC, *columns], task.split)):
         for file_range, batches in _file_ranges(

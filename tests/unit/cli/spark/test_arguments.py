@@ -1,6 +1,6 @@
 """How jobs reach brokers: credentials, secrets and TLS."""
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from roquet import Admin, Message, Producer, TlsConfig
-from roquet.cli.spark.arguments import broker_options, define_brokers, lake_directory
+from roquet.cli.spark.arguments import broker_options, define_brokers
 from roquet.pipeline.errors import BadOption
 from tests.support.command_line import roquet
 from tests.support.our_cluster import OurCluster
@@ -205,22 +205,3 @@ def test_a_plaintext_client_gets_one_line(encrypted: Encrypted) -> None:
     finished = roquet("spark", "lag", "-n", encrypted.name_server, "--group", "billing")
     assert finished.exit_code == 1
     assert finished.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("text", ["/data/lake", "file:/data/lake", "file:///data/lake"])
-def test_a_lake_is_a_directory_or_its_uri(text: str) -> None:
-    assert lake_directory(text) == Path("/data/lake")
-
-
-def test_spaces_in_a_uri_are_unquoted_and_those_of_a_path_kept() -> None:
-    assert lake_directory("file:///a%20lake") == Path("/a lake")
-    assert lake_directory("a%20lake") == Path("a%20lake")
-
-
-@pytest.mark.parametrize(
-    "text", ["s3://bucket/lake", "s3a://bucket/lake", "hdfs://host:9000/lake", "file://host/lake"]
-)
-def test_a_lake_that_is_not_on_this_machine_is_refused(text: str) -> None:
-    """It used to become a directory named `s3:`, while the group's offsets moved on."""
-    with pytest.raises(ArgumentTypeError):
-        lake_directory(text)

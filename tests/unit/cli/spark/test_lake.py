@@ -12,6 +12,7 @@ from tests.support.command_line import Finished, roquet
 from tests.support.drafts import draft
 from tests.support.lake_rows import found_by_arrow, message_batch, publish_small_files, staged_rows
 from tests.support.ports import free_port
+from tests.support.s3_store import S3Store
 from tests.support.stores import opened
 from tests.support.tasks_here import run_tasks_here
 
@@ -23,9 +24,45 @@ def ingest(directory: Path, *more: str, name_server: str = "localhost:9876") -> 
 
 
 def test_what_is_needed_is_reported(tmp_path: Path) -> None:
-    finished = roquet("spark", "ingest", "--lake", tmp_path)
+    finished = roquet("spark", "ingest", "--topic", "orders", "--checkpoint", tmp_path)
     assert finished.exit_code == 2
+    assert "--lake" in finished.stderr
+
+
+def ingest_into(lake: str, *more: str) -> Finished:
+    return roquet(
+        "spark", "ingest", "-n", "localhost:9876", "--topic", "orders", "--lake", lake, *more
+    )
+
+
+@pytest.mark.parametrize("lake", ["hdfs://host:9000/lake", "gs://bucket/lake", "s3://bucket"])
+def test_a_place_that_cannot_be_a_lake_is_a_wrong_argument(lake: str) -> None:
+    finished = ingest_into(lake)
+    assert finished.exit_code == 2
+    assert "Traceback" not in finished.stderr
+
+
+def test_parquet_in_s3_and_a_missing_bucket_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with S3Store() as store:
+        store.use(monkeypatch)
+        plain = ingest_into("s3://messages/lake")
+        missing = ingest_into("s3://missing/lake", "--format", "delta")
+    assert (plain.exit_code, missing.exit_code) == (1, 1)
+    assert "--format delta" in plain.stderr
+    assert "NoSuchBucket" in missing.stderr
+    assert plain.stderr.count("\n") == missing.stderr.count("\n") == 1
+
+
+def test_without_a_checkpoint_a_start_at_the_latest_is_refused(tmp_path: Path) -> None:
+    finished = ingest_into(str(tmp_path / "lake"), "--starting-offsets", "latest")
+    assert finished.exit_code == 1
     assert "--checkpoint" in finished.stderr
+
+
+def test_storage_options_are_for_object_stores(tmp_path: Path) -> None:
+    finished = ingest_into(str(tmp_path / "lake"), "--storage-options", str(tmp_path / "x.json"))
+    assert finished.exit_code == 1
+    assert finished.stderr.count("\n") == 1
 
 
 def test_an_interval_and_an_end_contradict_each_other(tmp_path: Path) -> None:
@@ -186,3 +223,11 @@ def test_hours_that_are_not_over_stay(tmp_path: Path, monkeypatch: pytest.Monkey
     assert finished.exit_code == 0, finished.stderr
     assert "files before" in finished.stdout
     assert len(list((tmp_path / "lake").glob("**/*.parquet"))) == 4
+
+
+@pytest.mark.parametrize("name", ["--expire", "--orphans"])
+def test_plain_parquet_has_nothing_to_expire(tmp_path: Path, name: str) -> None:
+    Lake.open(tmp_path / "lake", LakeSettings()).close()
+    finished = roquet("spark", "compact", "--lake", tmp_path / "lake", name, "2h")
+    assert finished.exit_code == 1
+    assert finished.stderr.count("\n") == 1

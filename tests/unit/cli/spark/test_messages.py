@@ -28,7 +28,8 @@ def test_what_does_not_say_what_it_means_is_refused(
 def test_a_directory_that_is_no_lake_is_one_line(tmp_path: Path) -> None:
     finished = roquet("spark", "export", "--lake", tmp_path, "--to", tmp_path / "files")
     assert finished.exit_code == 1
-    assert finished.stderr == f"roquet spark export: no lake in {tmp_path}\n"
+    assert finished.stderr.startswith(f"roquet spark export: no lake in {tmp_path}: ")
+    assert finished.stderr.count("\n") == 1
 
 
 def test_a_column_that_messages_do_not_have_is_reported_before_any_request(

@@ -113,13 +113,13 @@ def test_files_that_are_gone_or_not_what_the_log_says_are_not_compacted(lake: La
     path = lake.path / compaction.files[0].path
     pq.write_table(pq.read_table(path, partitioning=None).slice(1), path)
     with pytest.raises(BadLake, match="messages"):
-        write_compaction(lake.path, lake.run, compaction, (9, 0))
+        write_compaction(lake.staging, compaction, (9, 0))
     path.write_bytes(b"PAR1")
     with pytest.raises(BadLake, match="cannot be compacted"):
-        write_compaction(lake.path, lake.run, compaction, (9, 0))
+        write_compaction(lake.staging, compaction, (9, 0))
     path.unlink()
     with pytest.raises(BadLake, match="gone"):
-        write_compaction(lake.path, lake.run, compaction, (9, 0))
+        write_compaction(lake.staging, compaction, (9, 0))
 
 
 def _read(lake: Path) -> Found | None:

@@ -15,13 +15,11 @@ from roquet.pipeline.lake.lake import (
     Lake,
     LakeRole,
     check_free,
-    check_settings,
     exchange_compacted,
-    format_of,
-    json_columns_of,
     move_pieces,
 )
 from roquet.pipeline.lake.metadata import LakeFormat, LakeSettings, PublishLog
+from roquet.pipeline.lake.opening import check_settings, format_of, json_columns_of, open_lake
 from tests.support.lake_pieces import QUEUE, parquet_names, staged
 from tests.support.lake_rows import (
     NOON,
@@ -113,7 +111,7 @@ def test_files_are_compacted_while_messages_are_added(tmp_path: Path) -> None:
         staged_before = staged_rows(writer, message_batch(0, range(100, 110)))
         with Lake.open_existing(writer.path, LakeRole.COMPACTOR) as compactor:
             planned, *rest = planned_compactions(compactor.state.files.values(), LATER, 1 << 30)
-            made = write_compaction(compactor.path, compactor.run, planned, (99, 0))
+            made = write_compaction(compactor.staging, planned, (99, 0))
             writer.publish(staged_before)
             compactor.compact([made])
             writer.publish(staged_rows(writer, message_batch(0, range(110, 120))))
@@ -149,7 +147,7 @@ def test_files_that_were_compacted_meanwhile_are_not_compacted_again(tmp_path: P
     with Lake.open(tmp_path / "lake", SETTINGS) as lake:
         sent = publish_small_files(lake, hours=1, files=3, rows=2)
         (planned,) = planned_compactions(lake.state.files.values(), LATER, 1 << 30)
-        twice = [write_compaction(lake.path, lake.run, planned, (99, each)) for each in range(2)]
+        twice = [write_compaction(lake.staging, planned, (99, each)) for each in range(2)]
         lake.compact(twice[:1])
         with pytest.raises(BadLake, match="compacted by another process"):
             lake.compact(twice[1:])
@@ -243,7 +241,8 @@ def test_settings_that_cannot_be_followed_are_refused(tmp_path: Path, damage: by
 def test_a_lake_stays_what_it_is_unless_something_else_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "lake"
     assert format_of(path, None) is LakeFormat.PARQUET
-    Lake.open(path, LakeSettings(format=format_of(path, "delta"))).close()
+    with open_lake(path, LakeSettings(format=format_of(path, "delta"))):
+        pass
     assert format_of(path, None) is LakeFormat.DELTA
     with pytest.raises(BadLake, match="format 'delta', not 'parquet'"):
         check_settings(path, LakeSettings(format=format_of(path, "parquet")))

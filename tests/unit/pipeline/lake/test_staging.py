@@ -10,7 +10,7 @@ import pytest
 
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.metadata import LakeSettings, make_settings
-from roquet.pipeline.lake.staging import StagedWriter, lake_columns
+from roquet.pipeline.lake.staging import PosixStaging, StagedWriter, lake_columns
 from roquet.protocol.record_columns import PropertiesForm
 from tests.support.lake_pieces import wanted
 
@@ -24,7 +24,7 @@ def lake(tmp_path: Path) -> Path:
 
 
 def test_a_machine_that_does_not_see_the_lake_writes_nothing(tmp_path: Path) -> None:
-    writer = StagedWriter(tmp_path / "lake", "run")
+    writer = StagedWriter(PosixStaging(tmp_path / "lake", "run"))
     with pytest.raises(BadLake, match="does not see the lake"):
         list(writer.write(wanted(0, 1), [batch([0], [0])]))
     assert not list(tmp_path.iterdir())
@@ -45,7 +45,7 @@ def batch(offsets: Sequence[int], hours: Sequence[int]) -> pa.RecordBatch:
 
 def test_a_file_ends_where_the_hour_changes_also_when_a_clock_steps_back(lake: Path) -> None:
     batches = [batch([0, 1, 2], [0, 0, 1]), batch([3, 4], [1, 0])]
-    pieces = list(StagedWriter(lake, "run").write(wanted(0, 5), batches))
+    pieces = list(StagedWriter(PosixStaging(lake, "run")).write(wanted(0, 5), batches))
     found = [(each.start, each.end, each.rows, each.path.split("/")[2]) for each in pieces]
     assert found == [(0, 2, 2, "hour=12"), (2, 4, 2, "hour=13"), (4, 5, 1, "hour=12")]
     for each in pieces:
@@ -56,12 +56,14 @@ def test_a_file_ends_where_the_hour_changes_also_when_a_clock_steps_back(lake: P
 
 
 def test_offsets_without_a_message_belong_to_a_piece_too(lake: Path) -> None:
-    pieces = list(StagedWriter(lake, "run").write(wanted(0, 9), [batch([3, 6], [0, 1])]))
+    pieces = list(
+        StagedWriter(PosixStaging(lake, "run")).write(wanted(0, 9), [batch([3, 6], [0, 1])])
+    )
     assert [(each.start, each.end, each.rows) for each in pieces] == [(0, 6, 1), (6, 9, 1)]
 
 
 def test_where_no_message_passed_the_filter_there_is_a_piece_and_no_file(lake: Path) -> None:
-    [piece] = StagedWriter(lake, "run").write(wanted(0, 9), [])
+    [piece] = StagedWriter(PosixStaging(lake, "run")).write(wanted(0, 9), [])
     assert (piece.start, piece.end, piece.rows, piece.path, piece.staged) == (0, 9, 0, "", "")
     assert not (lake / "_roquet/staged").exists()
 
@@ -72,7 +74,7 @@ def test_a_task_that_fails_leaves_no_file(lake: Path) -> None:
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        list(StagedWriter(lake, "run").write(wanted(0, 9), batches()))
+        list(StagedWriter(PosixStaging(lake, "run")).write(wanted(0, 9), batches()))
     assert not list(lake.rglob("*.staged"))
 
 

@@ -79,8 +79,7 @@ def backfilled(lake: Lake, root: Path, **more: str) -> int:
         task = SplitTask(
             split=split,
             wanted=wanted,
-            lake=lake.path,
-            run=lake.run,
+            staging=lake.staging,
             file_rows_max=FILE_ROWS_MAX,
             json_schema=None,
         )

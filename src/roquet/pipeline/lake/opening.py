@@ -1,0 +1,214 @@
+"""Finds, checks and opens a lake of any format, wherever it is.
+
+Plain Parquet needs a directory: its readers go by the names of files, which a writer renames at
+once. In an object store a lake is a table.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+import pyarrow as pa
+
+from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.errors import BadLake, BadOption
+from roquet.pipeline.lake.delta_table import DeltaLakeTable, check_delta, read_delta_settings
+from roquet.pipeline.lake.entries import (
+    Compaction,
+    LakeEntry,
+    LakeFile,
+    LakePiece,
+    QueueIncarnation,
+)
+from roquet.pipeline.lake.files import CONTROL_DIRECTORY
+from roquet.pipeline.lake.json_columns import (
+    REASON_COLUMN,
+    JsonColumns,
+    check_evolution,
+    json_columns,
+)
+from roquet.pipeline.lake.lake import Lake, LakeRole, check_free, no_lake
+from roquet.pipeline.lake.metadata import LakeFormat, LakeSettings, PublishLog, read_settings
+from roquet.pipeline.lake.places import LakePlace, S3Location, beside
+from roquet.pipeline.lake.staging import QUARANTINE_SUFFIX, Staging, lake_columns
+from roquet.pipeline.lake.state import LakeState, LakeTotals, Missing
+from roquet.pipeline.lake.table import TableLake
+from roquet.pipeline.planning import QueueRange
+from roquet.protocol.record_columns import PropertiesForm, record_schema
+
+_FIXED: Final = ("format", "properties", "tag_expression", "sql_expression")
+_DELTA_LOG: Final = "_delta_log"
+
+
+class OpenLake(Protocol):
+    """A lake as a writer has it. `staging` is what its tasks write with."""
+
+    @property
+    def place(self) -> LakePlace: ...
+
+    @property
+    def settings(self) -> LakeSettings: ...
+
+    @property
+    def state(self) -> LakeState:
+        """As it was read last; that of a table has no files."""
+
+    @property
+    def staging(self) -> Staging: ...
+
+    def missing(
+        self, ranges: Iterable[QueueRange], incarnations: Mapping[QueueRef, QueueIncarnation]
+    ) -> Missing: ...
+
+    def publish(
+        self, pieces: Sequence[LakePiece], json_schema: str | None = None
+    ) -> LakeEntry | None: ...
+
+    def compact(self, compactions: Sequence[Compaction]) -> LakeEntry: ...
+
+    def files(self) -> list[LakeFile]: ...
+
+    def totals(self) -> LakeTotals: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+def settings_of(place: LakePlace) -> LakeSettings | None:
+    """None if there is no lake. Raises BadLake."""
+    if isinstance(place, S3Location):
+        return read_delta_settings(place)
+    if (place / CONTROL_DIRECTORY).exists() or not (place / _DELTA_LOG).exists():
+        return read_settings(place)
+    return read_delta_settings(place)
+
+
+def existing_settings(place: LakePlace) -> LakeSettings:
+    """Raises BadLake, also if there is no lake."""
+    found = settings_of(place)
+    if found is None:
+        raise no_lake(place)
+    return found
+
+
+def open_lake(
+    place: LakePlace, settings: LakeSettings, role: LakeRole = LakeRole.WRITER
+) -> OpenLake:
+    """The lake, created if it does not exist; else it keeps its settings. Raises BadLake."""
+    place = place.absolute()
+    if settings.format is LakeFormat.PARQUET:
+        return Lake.open(_directory(place), settings, role)
+    found = settings_of(place)
+    if found is None:
+        _check_empty(place)
+        DeltaLakeTable(place, settings, _columns(settings)).create()
+        found = existing_settings(place)
+    return open_table(place, found)
+
+
+def open_existing_lake(place: LakePlace, role: LakeRole = LakeRole.WRITER) -> OpenLake:
+    """Raises BadLake."""
+    return open_lake(place, existing_settings(place), role)
+
+
+def open_table(place: LakePlace, settings: LakeSettings) -> TableLake:
+    """An existing table and its quarantine, which may not exist yet."""
+    columns = _columns(settings)
+    table = DeltaLakeTable(place, settings, columns)
+    with_reason = columns.append(pa.field(REASON_COLUMN, pa.string()))
+    quarantine = DeltaLakeTable(beside(place, QUARANTINE_SUFFIX), settings, with_reason)
+    return TableLake(place, table, quarantine)
+
+
+def files_of_table(place: LakePlace, *, is_quarantine: bool = False) -> list[LakeFile]:
+    """What a table, or its quarantine, lists now. Raises BadLake."""
+    lake = open_table(place, existing_settings(place))
+    return lake.quarantined_files() if is_quarantine else lake.files()
+
+
+def state_of_lake(place: LakePlace) -> LakeState:
+    """As it is now; that of a table has no files. Raises BadLake."""
+    settings = settings_of(place)
+    if settings is None or settings.format is LakeFormat.PARQUET:
+        return PublishLog(_directory(place.absolute())).refresh()
+    return open_table(place, settings).state
+
+
+def check_writable(place: LakePlace, role: LakeRole) -> None:
+    """Raises BadLake while another process has that role in a Parquet lake."""
+    if isinstance(place, Path) and not (place / _DELTA_LOG).exists():
+        check_free(place, role)
+
+
+def format_of(place: LakePlace, given: str | None) -> LakeFormat:
+    """The requested format, else that of the lake, else Parquet. Raises BadLake and BadOption."""
+    found = settings_of(place)
+    default = found.format if found else LakeFormat.PARQUET
+    chosen = LakeFormat(given) if given else default
+    if chosen is LakeFormat.PARQUET and isinstance(place, S3Location):
+        raise BadOption(
+            "format", f"plain Parquet needs a directory, and {place} is none: use --format delta"
+        )
+    if chosen is LakeFormat.DELTA:
+        check_delta()
+    return chosen
+
+
+def properties_of(place: LakePlace) -> PropertiesForm:
+    """The form of properties if none is requested. Raises BadLake."""
+    found = settings_of(place)
+    return found.properties if found else PropertiesForm.MAP
+
+
+def check_settings(place: LakePlace, wanted: LakeSettings) -> None:
+    """Raises BadLake for a lake with other settings: its readers rely on them in all files."""
+    found = settings_of(place)
+    for name in _FIXED if found else ():
+        here, there = getattr(wanted, name), getattr(found, name)
+        if here != there:
+            raise BadLake(
+                f"the lake {place} was created with {name.replace('_', ' ')} {_shown(there)}, not"
+                f" {_shown(here)}: use the same, or another lake"
+            )
+
+
+def json_columns_of(place: LakePlace, given: str | None) -> JsonColumns | None:
+    """The columns that bodies are decoded into: `given`, else those of the lake, else None.
+
+    Raises BadSchema for columns that contradict those of the lake, and BadLake.
+    """
+    before = state_of_lake(place).json_schema if settings_of(place) else None
+    if given is None:
+        return None if before is None else JsonColumns(before)
+    columns = json_columns(given)
+    check_evolution(before, columns)
+    return columns
+
+
+def _shown(value: str | None) -> str:
+    return "none" if value is None else repr(str(value))
+
+
+def _columns(settings: LakeSettings) -> pa.Schema:
+    return record_schema(lake_columns(settings.properties), settings.properties)
+
+
+def _directory(place: LakePlace) -> Path:
+    assert isinstance(place, Path)
+    return place
+
+
+def _check_empty(place: LakePlace) -> None:
+    """A table in a directory of other files would let its readers miss them."""
+    if isinstance(place, Path) and place.is_dir() and (strange := list(place.iterdir())):
+        raise BadLake(
+            f"{place} is neither empty nor a lake: it has {min(strange).name!r}; give a directory"
+            " that is empty or does not exist"
+        )

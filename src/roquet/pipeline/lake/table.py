@@ -1,0 +1,221 @@
+"""A lake that is a table of Delta or Iceberg, in a directory or in an object store.
+
+The table is the log: one commit lists files and, with them, the ranges of offsets that they have.
+Tasks write files to their final place, where readers find none that the table does not list; the
+driver commits. A commit that was refused is decided by the table alone: if it still lacks the
+ranges, it is tried again, else the plan is thrown away. So any number of writers may work on one
+table, be killed, and be started again; what they leave behind are files that no table lists.
+
+Messages that cannot be decoded are in a second table beside it, which has ranges of its own. It is
+committed first: what it has and the table lacks is decoded again, and not added to it again.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Final, Protocol, Self, final
+
+from roquet.client.queue_ref import QueueRef
+from roquet.pipeline.errors import BadLake
+from roquet.pipeline.lake.entries import (
+    ENTRY_VERSION,
+    Compaction,
+    LakeEntry,
+    LakeFile,
+    LakePiece,
+    QueueIncarnation,
+)
+from roquet.pipeline.lake.metadata import LakeSettings
+from roquet.pipeline.lake.places import LakePlace
+from roquet.pipeline.lake.staging import Staging, TableStaging
+from roquet.pipeline.lake.state import LakeState, LakeTotals, Missing
+from roquet.pipeline.planning import QueueRange
+
+_ATTEMPTS_MAX: Final = 20
+_RETRY_S: Final = 0.05
+
+log = logging.getLogger(__name__)
+
+
+class CommitRefused(BadLake):
+    """Another commit came first, and may contradict this one: read the table again."""
+
+
+class LakeTable(Protocol):
+    """A table of one format. Commits are based on what `refresh` read last."""
+
+    settings: LakeSettings
+
+    def refresh(self) -> LakeState:
+        """The ranges that the table has now, without its files. Raises BadLake."""
+
+    def commit(self, pieces: Sequence[LakePiece], json_schema: str | None) -> int:
+        """Add files and ranges in one step; the number of the commit.
+
+        Raises CommitRefused and BadLake.
+        """
+
+    def replace(self, compactions: Sequence[Compaction]) -> int:
+        """List compacted files instead of others. Raises CommitRefused and BadLake."""
+
+    def files(self) -> list[LakeFile]:
+        """As of the last `refresh`."""
+
+    def json_schema(self) -> str | None:
+        """The columns of decoded bodies, in DDL."""
+
+    def expire(self, age: timedelta) -> int:
+        """Remove files that were compacted longer ago, in whole hours; how many."""
+
+    def remove_orphans(self, age: timedelta) -> int:
+        """Remove older files that the table does not list, expired ones included; how many."""
+
+
+@final
+class TableLake:
+    """A lake as a writer has it; no lock is held, and other writers may work on it."""
+
+    def __init__(self, place: LakePlace, table: LakeTable, quarantine: LakeTable) -> None:
+        self.place = place
+        self.settings = table.settings
+        self._table = table
+        self._quarantine = quarantine
+        self.state = table.refresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+    @property
+    def staging(self) -> Staging:
+        return TableStaging(self.place)
+
+    def missing(
+        self, ranges: Iterable[QueueRange], incarnations: Mapping[QueueRef, QueueIncarnation]
+    ) -> Missing:
+        """What the table lacks now. Raises BadLake."""
+        self.state = self._table.refresh()
+        missing = self.state.missing(ranges, incarnations)
+        return missing._replace(wanted=self._quarantine.refresh().cut_where_held(missing.wanted))
+
+    def publish(
+        self, pieces: Sequence[LakePiece], json_schema: str | None = None
+    ) -> LakeEntry | None:
+        """Commit what the table lacks of the pieces; None if it lacks nothing.
+
+        Raises PlanOutdated if it has part of one of them, and BadLake.
+        """
+        for attempt in range(_ATTEMPTS_MAX):
+            self.state = self._table.refresh()
+            lacking = self.state.lacking(pieces)
+            if not lacking:
+                return None
+            try:
+                self._set_apart(lacking)
+                number = self._table.commit(lacking, json_schema)
+            except CommitRefused as error:
+                _wait(attempt, error)
+            else:
+                return _entry(number, added=lacking)
+        raise self._exhausted()
+
+    def compact(self, compactions: Sequence[Compaction]) -> LakeEntry:
+        """List compacted files instead of others. Raises BadLake."""
+        for attempt in range(_ATTEMPTS_MAX):
+            self._table.refresh()
+            listed = {file.path for file in self._table.files()}
+            possible = [each for each in compactions if listed.issuperset(each.removed)]
+            if not possible:
+                return _entry(0)
+            try:
+                number = self._table.replace(possible)
+            except CommitRefused as error:
+                _wait(attempt, error)
+            else:
+                return _entry(number, compacted=possible)
+        raise self._exhausted()
+
+    def files(self) -> list[LakeFile]:
+        self.state = self._table.refresh()
+        return self._table.files()
+
+    def expire(self, age: timedelta) -> int:
+        """Remove files that only older versions list; how many. Raises BadLake."""
+        return self._table.expire(age)
+
+    def remove_orphans(self, age: timedelta) -> int:
+        """Remove what killed writers left behind; how many files. Raises BadLake.
+
+        A running writer has files that are not listed yet: they must be younger.
+        """
+        self._quarantine.refresh()
+        return self._table.remove_orphans(age) + self._quarantine.remove_orphans(age)
+
+    def quarantined_files(self) -> list[LakeFile]:
+        self._quarantine.refresh()
+        return self._quarantine.files()
+
+    def totals(self) -> LakeTotals:
+        files = self.files()
+        quarantined = sum(each.rows for each in self.quarantined_files())
+        return LakeTotals(sum(each.rows for each in files), len(files), quarantined)
+
+    def _set_apart(self, pieces: Sequence[LakePiece]) -> None:
+        """Commits the quarantine of these pieces, unless an interrupted attempt has done so."""
+        if not any(each.quarantined for each in pieces):
+            return
+        lacking = self._quarantine.refresh().lacking(pieces)
+        set_apart = [_quarantined(each) for each in lacking if each.quarantined is not None]
+        if set_apart:
+            self._quarantine.commit(set_apart, None)
+
+    def _exhausted(self) -> BadLake:
+        return BadLake(
+            f"{self.place}: {_ATTEMPTS_MAX} commits were refused, one after the other: too many"
+            " writers commit to this table at once; run this job again"
+        )
+
+
+def _wait(attempt: int, error: CommitRefused) -> None:
+    log.info("commit refused, reading the table again: %s", error)
+    time.sleep(_RETRY_S * attempt)
+
+
+def _entry(
+    number: int, added: Sequence[LakePiece] = (), compacted: Sequence[Compaction] = ()
+) -> LakeEntry:
+    return LakeEntry(
+        ENTRY_VERSION,
+        number,
+        time.time_ns() // 1_000_000,
+        added=list(added),
+        compacted=list(compacted),
+    )
+
+
+def _quarantined(piece: LakePiece) -> LakePiece:
+    """The piece as the quarantine has it."""
+    file = piece.quarantined
+    assert file is not None
+    return LakePiece(
+        topic=piece.topic,
+        broker=piece.broker,
+        queue=piece.queue,
+        start=piece.start,
+        end=piece.end,
+        rows=file.rows,
+        bytes=file.bytes,
+        path=file.path,
+        staged=file.staged,
+        generation=piece.generation,
+        bounds=file.bounds,
+    )

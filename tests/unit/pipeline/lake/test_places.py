@@ -1,0 +1,90 @@
+"""Where a lake is, by what people write, and what an object store is asked with."""
+
+from pathlib import Path
+
+import pytest
+
+from roquet.pipeline.errors import BadOption
+from roquet.pipeline.lake.places import (
+    S3Location,
+    Storage,
+    beside,
+    read_place,
+    store_error,
+)
+from tests.support.raising import raises
+
+LAKE = S3Location("bucket", "some/lake")
+
+
+@pytest.mark.parametrize("text", ["/data/lake", "file:/data/lake", "file:///data/lake"])
+def test_a_lake_is_a_directory_or_its_uri(text: str) -> None:
+    assert read_place(text) == Path("/data/lake")
+
+
+def test_spaces_in_a_uri_are_unquoted_and_those_of_a_path_kept() -> None:
+    assert read_place("file:///a%20lake") == Path("/a lake")
+    assert read_place("a%20lake") == Path("a%20lake")
+    assert read_place("s3:orders") == Path("s3:orders")
+
+
+@pytest.mark.parametrize("text", ["s3://bucket/some/lake", "s3a://bucket/some/lake/"])
+def test_a_lake_is_a_prefix_of_a_bucket(text: str) -> None:
+    """It used to become a directory named `s3:`, while the group's offsets moved on."""
+    assert read_place(text) == LAKE
+    assert str(beside(LAKE, "-quarantine")) == "s3://bucket/some/lake-quarantine"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["hdfs://host:9000/lake", "gs://bucket/lake", "file://host/lake", "s3://bucket", "s3:///lake"],
+)
+def test_a_place_that_cannot_be_reached_is_refused(text: str) -> None:
+    with raises(BadOption, name="lake"):
+        read_place(text)
+
+
+def test_options_of_a_file_come_before_those_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "here")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    file = tmp_path / "options.json"
+    file.write_text('{"aws_region": "there"}')
+    options = Storage(S3Location("bucket", "lake", file)).options
+    assert (options["AWS_REGION"], options["AWS_ACCESS_KEY_ID"]) == ("there", "key")
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"AWS_REGION": 1}', None])
+def test_a_file_that_has_no_options_is_reported(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "options.json"
+    if content is not None:
+        file.write_text(content)
+    with raises(BadOption, name="storage-options"):
+        Storage(S3Location("bucket", "lake", file)).options  # noqa: B018
+
+
+def test_keys_are_not_sent_unencrypted_unless_that_is_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
+    with raises(BadOption, name="AWS_ENDPOINT_URL"):
+        Storage(LAKE).options  # noqa: B018
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    assert Storage(LAKE).options["AWS_ALLOW_HTTP"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("404\n<Error><Code>NoSuchBucket</Code></Error>", "NoSuchBucket"),
+        ("AWS Error NO_SUCH_BUCKET during CreateMultipartUpload", "NO_SUCH_BUCKET"),
+        ("Generic S3 error\n  \x1b[31m↳\x1b[0m Connection refused", None),
+    ],
+)
+def test_what_a_store_answers_becomes_one_line(text: str, code: str | None) -> None:
+    error = store_error(LAKE, text)
+    assert error.code == code
+    assert "\n" not in str(error)
+    assert "\x1b" not in str(error)
