@@ -42,7 +42,6 @@ class LakeFormat(StrEnum):
     PARQUET = "parquet"
     # Files that a table lists.
     DELTA = "delta"
-    ICEBERG = "iceberg"
 
 
 @final

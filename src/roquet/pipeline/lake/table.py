@@ -1,4 +1,4 @@
-"""A lake that is a table of Delta or Iceberg, in a directory or in an object store.
+"""A lake that is a table, in a directory or in an object store.
 
 The table is the log: one commit lists files and, with them, the ranges of offsets that they have.
 Tasks write files to their final place, where readers find none that the table does not list; the
