@@ -207,7 +207,6 @@ def test_the_pictures_of_the_documentation(
         ("overview_narrow", "/", 390, "light"),
         ("topics_narrow_dark", "/topics", 390, "dark"),
         ("waiting", "/waiting", 1280, "light"),
-        ("pipelines_dark", "/pipelines", 1280, "dark"),
     )
     for name, path, width, theme in pictures:
         context = browser.new_context(

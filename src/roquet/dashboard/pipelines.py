@@ -35,13 +35,15 @@ class Batch(NamedTuple):
 def commits_without_members(snapshot: Snapshot) -> dict[str, GroupProgress]:
     """Groups that have committed offsets and have no members, as those of Spark queries do.
 
-    Push consumers commit an offset of their retry topic, too, so a group of theirs that is stopped
-    is not among them.
+    Only listeners have retries and dead letters, so a group that has some is a stopped consumer.
+    Another one that is stopped cannot be told from a query.
     """
     found = {}
     for group in snapshot.groups:
         details, progress = snapshot.group_details.get(group), snapshot.progress.get(group)
         if details is None or details.members.connections or progress is None:
+            continue
+        if group in snapshot.dead or group in snapshot.waiting.retries:
             continue
         topics = {each.queue.topic for each in progress.queues}
         if topics and not any(topic.startswith(RETRY_PREFIX) for topic in topics):

@@ -197,7 +197,7 @@ _CHINESE: Final[Mapping[str, str]] = {
     "Waiting": "等待中",
     "Pipelines": "数据管道",
     "Queries that commit their offsets": "提交位点的查询",
-    "Groups with committed offsets and without members, as Spark queries with the option groupId have them. A batch is seen when its offsets move.": "有已提交位点而没有成员的消费组，例如设置了 groupId 的 Spark 查询。位点移动时即视为一个批次。",
+    "Groups with committed offsets and without members, as Spark queries with the option groupId; a consumer that is stopped may look the same. A batch is seen when offsets move.": "有已提交位点而没有成员的消费组，例如设置了 groupId 的 Spark 查询；已停止的消费者可能与之相同。位点移动时即视为一个批次。",
     "Last batch": "最近批次",
     "Rows in it": "批次行数",
     "Files in it": "批次文件数",

@@ -1,10 +1,12 @@
 """Groups that commit without members, their batches, and what lakes have left to read."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from roquet.client.admin.groups import ClientConnection, GroupMembers
 from roquet.client.admin.progress import GroupProgress, QueueProgress
 from roquet.client.admin.topics import QueueStatistics, TopicStatistics
+from roquet.client.admin.waiting import DelayedMessages, WaitingMessages
 from roquet.client.queue_ref import QueueRef
 from roquet.dashboard.pages.pipelines import lake_row, query_rows
 from roquet.dashboard.pipelines import (
@@ -50,8 +52,12 @@ def test_groups_with_members_and_stopped_consumers_are_no_queries() -> None:
     stopped = progress("stopped", 5)
     retries = progress("stopped", 0, topic="%RETRY%stopped").queues
     stopped = GroupProgress("stopped", stopped.queues + retries, 0.0)
-    found = snapshot(progress("spark", 5), progress("busy", 5), stopped, members=("busy",))
-    assert list(commits_without_members(found)) == ["spark"]
+    failing = progress("failing", 5)
+    found = snapshot(progress("spark", 5), progress("busy", 5), stopped, failing, members=("busy",))
+    dead = {"failing": TopicStatistics("%DLQ%failing", ())}
+    assert list(commits_without_members(replace(found, dead=dead))) == ["spark"]
+    retrying = WaitingMessages(retries={"failing": DelayedMessages(1)})
+    assert list(commits_without_members(replace(found, waiting=retrying))) == ["spark"]
 
 
 def test_a_batch_is_seen_when_offsets_move() -> None:
