@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from datetime import datetime
+from typing import Final, Literal
 
+from roquet.client.cluster.popping import INVISIBLE_S, INVISIBLE_S_MAX
 from roquet.client.config import check_hooks
 from roquet.client.errors import BadArgument
 from roquet.client.group.config import NEVER, SOON, MemberConfig, MemberOptions, Ranges
@@ -28,6 +30,8 @@ class PushConsumerOptions(MemberOptions, total=False):
     middleware: Sequence[Middleware]
     trace: bool | str
     orderly: bool
+    mode: Literal["pull", "pop"]
+    invisible_s: float
     concurrency: int
     retry_count_max: int | None
     retry_pause_s: float
@@ -64,6 +68,11 @@ class PushConsumerConfig(MemberConfig):
     batch_size: int | None = None
     # The messages of a queue one after the other; one that fails holds up the following ones.
     orderly: bool = False
+    # "pop" has brokers of Roquet or 5.x hand out messages one by one and keep account of them: more
+    # members than queues can work, and a slow one holds up nothing. Neither in order nor broadcast.
+    mode: Literal["pull", "pop"] = "pull"
+    # How long a popped message belongs to this member; a listener that takes longer gets it again.
+    invisible_s: float = INVISIBLE_S
     # How many listeners run at the same time: threads for a function, tasks for a coroutine.
     concurrency: int = 20
     # Retries of a message before it becomes a dead letter; None is 16, or no limit if `orderly`.
@@ -101,6 +110,20 @@ class PushConsumerConfig(MemberConfig):
                 "`middleware` sees one message at a time: leave out `batch_size`", "batch_size"
             )
 
+        self._check_mode()
+
+    def _check_mode(self) -> None:
+        """Raises BadArgument."""
+        if self.mode not in ("pull", "pop"):
+            raise BadArgument(f'`mode` must be "pull" or "pop", not {self.mode!r}', "mode")
+        if self.mode == "pull":
+            return
+        for name in ("orderly", "broadcasting", "offset_store", "message_filter"):
+            if getattr(self, name):
+                raise BadArgument(f'with mode="pop" there is no `{name}`', name)
+        if isinstance(self.start_from, datetime):
+            raise BadArgument('with mode="pop" a group cannot start at a time', "start_from")
+
     @property
     def pull_count_max(self) -> int:
         return self.pull_count or max(_PULL_COUNT, self.batch_size or 1)
@@ -122,6 +145,7 @@ _RANGES: Final[Ranges] = {
     "concurrency": (1, _CONCURRENCY_MAX),
     "retry_count_max": (0, ENDLESS),
     "retry_pause_s": (SOON, 30),
+    "invisible_s": (1, INVISIBLE_S_MAX),
     "consume_timeout_s": (SOON, NEVER),
     "close_timeout_s": (0, NEVER),
     "pull_count": (1, _BATCH_SIZE_MAX),

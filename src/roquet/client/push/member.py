@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final, final
 
 from roquet.client.callbacks import is_coroutine_function
+from roquet.client.cluster.popping import Popper
 from roquet.client.errors import BadArgument
 from roquet.client.group.broker_requests import ROUTES, running_info
 from roquet.client.group.membership import Membership
@@ -19,6 +20,7 @@ from roquet.client.push.delivery import Workers
 from roquet.client.push.feeds import FeedContext
 from roquet.client.push.iteration import Iterations
 from roquet.client.push.listeners import ConsumeHooks, called_directly, keep_in_time
+from roquet.client.push.popping import POP_TIMEOUT_S, PopAnswers, PopAssignment, PopContext
 from roquet.client.push.queue_locks import QueueLocks
 from roquet.client.push.queue_reader import ReaderContext
 from roquet.client.push.retries import Retries, SendBack
@@ -96,7 +98,13 @@ class PushMember:
         reader_context = ReaderContext(
             config, membership.pull_context, membership.keeper, self._counters, self._may_pull
         )
-        self.assignment = Assignment(membership, reader_context, self._feed_context, self._locks)
+        self.assignment: Assignment | PopAssignment
+        if config.mode == "pop":
+            self.assignment = self._new_pop_assignment()
+        else:
+            self.assignment = Assignment(
+                membership, reader_context, self._feed_context, self._locks
+            )
 
     async def open(self, timeout_s: float | None = None) -> None:
         """Returns when the first queues are read, or after a while.
@@ -114,7 +122,7 @@ class PushMember:
         if not config.orderly:
             limit = partial(keep_in_time, self.workers, config.consume_timeout_s, self._clock)
             services.run("limit listeners", limit, on_failure=OnFailure.RESTART)
-        if self._locks is not None:
+        if self._locks is not None and isinstance(self.assignment, Assignment):
             renew = partial(self.assignment.keep_locked, self._locks)
             services.run("renew locks", renew, on_failure=OnFailure.RESTART)
         has_wishes = any(not each.startswith(RETRY_PREFIX) for each in self.assignment.topics())
@@ -191,6 +199,26 @@ class PushMember:
                 listener, config.concurrency, hooks, clock, services, is_batch=is_batch
             )
         return ThreadWorkers(listener, config.concurrency, hooks, clock, is_batch=is_batch)
+
+    def _new_pop_assignment(self) -> PopAssignment:
+        membership = self.membership
+        instance = membership.instance
+        popper = Popper(
+            instance.requests,
+            instance.routes,
+            membership.group,
+            self.config.namespace,
+            POP_TIMEOUT_S,
+        )
+        context = PopContext(
+            self.config,
+            membership,
+            popper,
+            PopAnswers(popper, instance.services),
+            self._feed_context,
+            self._may_pull,
+        )
+        return PopAssignment(context)
 
     def _sample(self) -> None:
         self._counters.sample(self._clock.monotonic_s())
