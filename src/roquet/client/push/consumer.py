@@ -265,6 +265,8 @@ class AsyncPushConsumer(AsyncResource):
 
         Raises Unreachable or RequestRefused when no broker took it, and BadArgument.
         """
+        if self._config.mode == "pop":
+            raise BadArgument('with mode="pop", raise RetryLater in a listener', "mode")
         level = RetryLater(delay, delay_level=delay_level).delay_level or BROKER_DECIDES
         member = self._lifecycle.usable()
         await member.send_back.send_back(message, level, self._config.wire_retry_count_max)

@@ -69,6 +69,8 @@ _NOT_COPIED: Final = (
     Property.TIMER_DELAY_MS,
     Property.TIMER_DELIVER_MS,
     Property.TIMER_OUT_MS,
+    # Of the pop that delivered it; a later one would be answered with it.
+    Property.POP_CHECK_POINT,
 )
 
 

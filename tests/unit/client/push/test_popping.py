@@ -15,6 +15,7 @@ from roquet.client.push.popping import pop_places, retry_delay_s
 from roquet.client.queue_ref import QueueRef
 from roquet.protocol.bodies.body import MessageQueue
 from roquet.protocol.bodies.pop import MessageRequestMode, QueueAssignment
+from roquet.protocol.messages.message import Property
 from roquet.testing import Cluster, received
 from tests.support.raising import raises
 
@@ -145,6 +146,8 @@ async def test_a_message_without_tries_left_is_a_dead_letter(cluster: Cluster) -
         await shop.until(3)
         found = await cluster.wait_received(f"%DLQ%{GROUP}", 2)
     assert sorted(message.body for message in found) == [b"1", b"2"]
+    # A later pop of them has a receipt of its own.
+    assert all(Property.POP_CHECK_POINT not in message.properties for message in found)
 
 
 async def test_pausing_holds_up_deliveries(cluster: Cluster) -> None:
@@ -157,3 +160,22 @@ async def test_pausing_holds_up_deliveries(cluster: Cluster) -> None:
         consumer.resume()
         await shop.until(1)
     assert shop.tries == [(b"1", 0)]
+
+
+async def test_without_a_listener_messages_are_acknowledged_by_the_next_one(
+    cluster: Cluster,
+) -> None:
+    topic = await cluster.new_topic(queues=1)
+    consumer = AsyncPushConsumer(cluster.name_server, GROUP, mode="pop")
+    consumer.subscribe(topic)
+    found = []
+    async with consumer:
+        await send(cluster, topic, b"1", b"2")
+        async with asyncio.timeout(TIMEOUT_S):
+            async for message in consumer:
+                found.append(message.body)
+                with raises(BadArgument, argument="mode"):
+                    await consumer.retry_later(message)
+                if len(found) == 2:
+                    break
+    assert sorted(found) == [b"1", b"2"]
