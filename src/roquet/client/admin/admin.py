@@ -5,8 +5,7 @@
         plan = await admin.plan_reset("billing", "orders", StartFrom.FIRST)
         await admin.apply_reset(plan)
 
-Nothing is cached: every call asks the servers. The requests are made in the modules beside this
-one.
+Nothing is cached: every call asks the servers. Requests are made in the modules beside this one.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -47,7 +46,7 @@ from roquet.client.admin.users import UserSettings
 from roquet.client.admin.waiting import WaitingMessages
 from roquet.client.cluster.instance import ClientInstance, ToolSession
 from roquet.client.group.start_offset import StartFrom
-from roquet.client.group.subscriptions import check_subscriptions, subscription_of
+from roquet.client.group.subscriptions import subscription_of
 from roquet.client.lifecycle import AsyncResource, Lifecycle
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
@@ -55,7 +54,6 @@ from roquet.client.received import ReceivedMessage
 from roquet.clock import SystemClock
 from roquet.protocol.codes import Permission
 from roquet.protocol.messages.message import Message
-from roquet.protocol.names import TOOLS_GROUP
 
 _WHAT: Final = "admin"
 
@@ -408,20 +406,12 @@ class AsyncAdmin(AsyncResource):
         """
         servers = self._servers()
         subscription = subscription_of(servers.wire_name(topic), tags, sql)
-        # A broker without this kind of filter would return everything.
-        await check_subscriptions(
-            servers.brokers, servers.routes, (TOOLS_GROUP, _WHAT), [subscription]
-        )
-        following = follow(servers, subscription, start, ends)
-        async with aclosing(following) as messages:
+        async with aclosing(follow(servers, subscription, start, ends)) as messages:
             async for message in messages:
                 yield message
 
     async def trace(self, message_id: str, *, topic: str | None = None) -> list[TraceEvent]:
-        """The traced events of a message, from the default trace topic or another one.
-
-        Oldest first; empty if no client traced it.
-        """
+        """From the default trace topic or another; oldest first, empty if no client traced it."""
         return await message_queries.trace_of(self._servers(), message_id, topic)
 
     async def dead_letter_counts(self) -> dict[str, TopicStatistics]:

@@ -15,8 +15,10 @@ from roquet.client.cluster.pulling import SUSPEND_S, PullOrder, PullStatus, Pull
 from roquet.client.cluster.routes import Route
 from roquet.client.errors import ClientError, Unreachable
 from roquet.client.group.start_offset import StartFrom
+from roquet.client.group.subscriptions import check_subscriptions
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
+from roquet.protocol.names import TOOLS_GROUP
 from roquet.protocol.subscription import Subscription
 
 log = logging.getLogger(__name__)
@@ -24,6 +26,8 @@ log = logging.getLogger(__name__)
 # Where to start in each queue; those that are not named start at their first message.
 FollowFrom = StartFrom | datetime | Mapping[QueueRef, int]
 
+# In whose name a broker is asked to check a filter.
+_MEMBER: Final = (TOOLS_GROUP, "admin")
 _PULL_COUNT: Final = 32
 # Messages that may wait for their reader.
 _AHEAD_MAX: Final = 256
@@ -46,6 +50,8 @@ async def follow(
 
     Raises TopicNotFound or RequestRefused, and BadArgument for an invalid `start`.
     """
+    # A broker without this kind of filter would return everything.
+    await check_subscriptions(servers.brokers, servers.routes, _MEMBER, [subscription])
     topic = subscription.topic
     ahead: asyncio.Queue[ReceivedMessage | ClientError | _End] = asyncio.Queue(_AHEAD_MAX)
     readers: dict[QueueRef, asyncio.Task[None]] = {}
