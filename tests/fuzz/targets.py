@@ -24,6 +24,7 @@ from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX
 from roquet.protocol.messages.record import peek_record, read_record, split_records, verify_record
 from roquet.protocol.messages.record_filter import RecordFilter
 from roquet.protocol.sql_filter import compile_filter
+from tests.fuzz import grpc_targets
 from tests.support.accounts import ACCOUNTS
 from tests.support.golden_frames import golden_frames
 from tests.support.golden_records import golden_records
@@ -139,4 +140,7 @@ TARGETS = {
         _filtered, lambda: (b"\x1aTAGS = 'a' OR KEYS > 1.5   " + r.data for r in golden_records())
     ),
     "accounts": Target(_accounts, lambda: (ACCOUNTS.encode(),)),
+    "http2": Target(grpc_targets.http2, grpc_targets.http2_corpus),
+    "grpc messages": Target(grpc_targets.messages, grpc_targets.messages_corpus),
+    "proxy headers": Target(grpc_targets.proxy_headers, grpc_targets.proxy_headers_corpus),
 }

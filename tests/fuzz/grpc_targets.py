@@ -1,0 +1,106 @@
+"""What the gRPC endpoint reads: HTTP/2, its messages, and the header of a load balancer.
+
+Frames, header compression and flow control are nghttp2's; what is ours there is the layer above it.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, Final
+
+import h2.config
+import h2.connection
+from google.protobuf.message import DecodeError
+
+from roquet.broker.errors import BadReceipt
+from roquet.broker.pop.receipts import Receipt
+from roquet.grpc.calls import read_timeout
+from roquet.grpc.errors import Http2Broken
+from roquet.grpc.http2 import Http2Session
+from roquet.grpc.message_form import ms_of
+from roquet.grpc.methods import UNIMPLEMENTED
+from roquet.grpc.schema import MESSAGES, SERVICE, pb
+from roquet.net.errors import BadProxyHeader
+from roquet.net.proxy_protocol import ProxyHeader
+
+_NAMES: Final = [line.partition(":")[0] for line in MESSAGES.strip().splitlines()]
+_STREAM_COUNT_MAX: Final = 16
+_HEADER_SIZE_MAX: Final = 16 * 1024
+_WINDOW_SIZE: Final = 64 * 1024
+
+
+def http2(data: bytes) -> None:
+    """The first byte says where the network cut the rest; every stream is answered."""
+    session = Http2Session(_STREAM_COUNT_MAX, _HEADER_SIZE_MAX, _WINDOW_SIZE)
+    cut = data[0] if data else 0
+    with suppress(Http2Broken):
+        for piece in (data[1 : 1 + cut], data[1 + cut :]):
+            for _, stream_id, value in session.receive(piece):
+                if isinstance(value, dict):
+                    read_timeout(value.get(b"grpc-timeout", b"").decode("latin-1"))
+                    session.respond(stream_id, ((b":status", b"200"),))
+                    session.send(stream_id, b"answer")
+                    session.finish(stream_id, ((b"grpc-status", b"0"),))
+            session.to_send()
+            session.events()
+
+
+def http2_corpus() -> Iterable[bytes]:
+    """Of a client that is not ours."""
+    config = h2.config.H2Configuration(client_side=True)
+    client = h2.connection.H2Connection(config)
+    client.initiate_connection()
+    for stream_id, name in enumerate(("SendMessage", *UNIMPLEMENTED)):
+        headers = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", SERVICE + name),
+            (":authority", "test"),
+            ("content-type", "application/grpc"),
+            ("grpc-timeout", "3S"),
+        ]
+        client.send_headers(2 * stream_id + 1, headers)
+        client.send_data(2 * stream_id + 1, b"\0\0\0\0\0", end_stream=True)
+    client.reset_stream(1)
+    client.ping(b"12345678")
+    yield b"\x40" + client.data_to_send()
+
+
+def messages(data: bytes) -> None:
+    """The first byte chooses a message. What is read is written again, and read the same."""
+    name = _NAMES[data[0] % len(_NAMES)] if data else _NAMES[0]
+    kind: Any = getattr(pb, name)
+    try:
+        message = kind.FromString(data[1:])
+    except DecodeError:
+        return
+    # Not a number equals nothing, itself included.
+    again = kind.FromString(message.SerializeToString())
+    assert again.SerializeToString() == message.SerializeToString()
+    if name in ("Timestamp", "Duration"):
+        ms_of(message)
+    with suppress(BadReceipt):
+        Receipt.read(getattr(message, "receipt_handle", ""))
+
+
+def messages_corpus() -> Iterable[bytes]:
+    for index, name in enumerate(_NAMES):
+        message = getattr(pb, name)()
+        for field in message.DESCRIPTOR.fields:
+            if field.cpp_type == field.CPPTYPE_STRING and field.type == field.TYPE_STRING:
+                value = "0 1 10000 3 0 broker-a 2 0"
+                if field.is_repeated:
+                    getattr(message, field.name).append(value)
+                else:
+                    setattr(message, field.name, value)
+        yield bytes([index]) + message.SerializeToString()
+
+
+def proxy_headers(data: bytes) -> None:
+    with suppress(BadProxyHeader):
+        ProxyHeader().take(data)
+
+
+def proxy_headers_corpus() -> Iterable[bytes]:
+    yield b"PROXY TCP4 192.0.2.7 10.0.0.1 50000 8081\r\nPRI"
+    start = b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c"
+    yield start + b"\xc0\x00\x02\x07\x0a\x00\x00\x01\xc3\x50\x1f\x91PRI"
