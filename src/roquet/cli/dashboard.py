@@ -13,7 +13,6 @@ from roquet.cli.admin_commands.failures import DONE, Failed, failure_of
 from roquet.cli.argument_types import port_number, time_span
 from roquet.cli.serving.log_lines import log_to_stderr
 from roquet.cli.serving.options import define_log
-from roquet.cli.spark.arguments import lake_directory
 from roquet.client.arguments import utc
 from roquet.dashboard.errors import check_installed, check_lakes_installed
 from roquet.errors import RoquetError
@@ -81,9 +80,9 @@ def define(parser: ArgumentParser) -> None:
         "--lake",
         action="append",
         default=[],
-        type=lake_directory,
+        type=Path,
         metavar="DIR",
-        help="Show the state of this lake of roquet spark ingest, by its own log. Can be repeated.",
+        help="Show the state of this local lake of roquet spark ingest, by its log. Repeatable.",
     )
     define_log(parser)
     define_access(parser)
