@@ -10,7 +10,7 @@ from roquet.broker.handlers import progress
 from roquet.broker.replication.replica_progress import Slave
 from roquet.broker.settings.config import BrokerRole
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.brokers import DelayedMessages, WaitingMessages
+from roquet.protocol.bodies.brokers import DUE_BOUNDS_S, DelayedMessages, WaitingMessages
 from roquet.protocol.bodies.name_server import KvTable
 from roquet.protocol.bodies.offsets import (
     AllProgress,
@@ -184,6 +184,9 @@ async def test_a_send_to_the_retries_of_a_group_waits_also_on_its_way_to_the_dea
 # --- what waits (ours) ---
 
 
+NOTHING_WAITS = WaitingMessages(due_counts=[0] * (len(DUE_BOUNDS_S) + 1))
+
+
 async def waiting(client: BedClient) -> WaitingMessages:
     reply = await client.ask(RequestCode.GET_WAITING_MESSAGES, NoFields())
     assert reply.code == ResponseCode.SUCCESS, reply.remark
@@ -191,17 +194,19 @@ async def waiting(client: BedClient) -> WaitingMessages:
 
 
 async def test_a_retry_is_seen_until_its_time_has_come(bed: BrokerBed, client: BedClient) -> None:
-    assert await waiting(client) == WaitingMessages()
+    assert await waiting(client) == NOTHING_WAITS
     place = bed.put(topic="TopicA").physical_offset
     back = SendBackHeader(group="billing", offset=place, delay_level=2, origin_topic="TopicA")
     assert (await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)).code == 0
     delay_ms = bed.broker.config.store.delay_levels_ms[1]
-    assert (await waiting(client)).delayed == {
+    found = await waiting(client)
+    assert found.delayed == {
         "%RETRY%billing": DelayedMessages(count=1, next_due_ms=START_MS + delay_ms)
     }
+    assert found.due_counts == [1, *NOTHING_WAITS.due_counts[1:]]
     bed.clock.advance(delay_ms / 1000)
     deliver_slice(bed.broker.messages, bed.broker.waiting.delays, SliceBudget(bed.clock))
-    assert await waiting(client) == WaitingMessages()
+    assert await waiting(client) == NOTHING_WAITS
 
 
 async def test_levels_and_timers_of_a_topic_are_counted_together(
@@ -219,7 +224,7 @@ async def test_levels_and_timers_of_a_topic_are_counted_together(
     bed.clock.advance(62)
     for _ in range(3):
         deliver_slice(bed.broker.messages, delays, SliceBudget(bed.clock))
-    assert await waiting(client) == WaitingMessages()
+    assert await waiting(client) == NOTHING_WAITS
 
 
 async def test_half_messages_are_seen_until_their_transaction_ends(
@@ -231,7 +236,7 @@ async def test_half_messages_are_seen_until_their_transaction_ends(
     await end(client, first, COMMIT)
     assert (await waiting(client)).half_topics == {"TopicA": 1}
     await end(client, second, ROLLBACK)
-    assert await waiting(client) == WaitingMessages()
+    assert await waiting(client) == NOTHING_WAITS
 
 
 async def test_of_many_half_messages_only_some_are_read(
