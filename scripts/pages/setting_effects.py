@@ -51,6 +51,7 @@ BROKER: Final = {
         "authenticationWhitelist": "codes of requests that need no user",
         "authorizationWhitelist": "codes of requests that need no policy",
         "innerClientAuthenticationCredentials": "credentials for its own requests",
+        "grpcSignatureMaxAgeSeconds": "how old a signature of a gRPC call may be; 0 for no limit",
     },
     "Topics and groups": {
         "autoCreateTopicEnable": "the first message creates its topic",

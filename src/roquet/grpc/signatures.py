@@ -3,13 +3,15 @@
     authorization: MQv2-HMAC-SHA1 Credential=KEY, SignedHeaders=x-mq-date-time, Signature=HEX
 
 The signature is that of the header x-mq-date-time. As with remoting, what is refused does not
-reveal whether an account exists.
+reveal whether an account exists. A call that was overheard can be repeated for as long as its
+signature is accepted, which a setting limits.
 """
 
 import hashlib
 import hmac
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 from roquet.access.accounts import AccessRules, Account, lacking
@@ -28,6 +30,8 @@ _AUTHORIZATION: Final = re.compile(
     r" *Signature=([0-9a-fA-F]*) *"
 )
 _NO_ACCOUNTS: Final = AccessRules()
+_SIGNED: Final = "x-mq-date-time"
+_TIME_FORM: Final = "%Y%m%dT%H%M%SZ"
 
 
 def check_access(broker: Broker, call: Call, needs: Iterable[Need]) -> None:
@@ -35,6 +39,9 @@ def check_access(broker: Broker, call: Call, needs: Iterable[Need]) -> None:
     if broker.access.guard is None:
         return
     sender = _authenticated(broker.access, call)
+    if sender is not None and broker.config.grpc_signature_age_s_max:
+        now_s = broker.clock.now_ms() // 1000
+        _check_age(call, now_s, broker.config.grpc_signature_age_s_max)
     if isinstance(sender, User):
         if broker.config.authorization:
             _check_policies(sender, call, needs)
@@ -76,12 +83,26 @@ def _authenticated(access: Access, call: Call) -> Account | User | None:
 
 def _check_signature(call: Call, found: re.Match[str], secret: str | None) -> None:
     """An unknown account takes as long as a known one. Raises RefusedCall."""
-    signed = call.metadata.get("x-mq-date-time", "").encode("latin-1")
+    signed = call.metadata.get(_SIGNED, "").encode("latin-1")
     # SHA-1 is what SDKs sign with.
     key = (_NO_ACCOUNTS.decoy_secret if secret is None else secret).encode()
     signature = hmac.new(key, signed, hashlib.sha1).hexdigest()
     if secret is None or not hmac.compare_digest(signature, found[2].lower()):
         text = f"the signature of access key {found[1][:100]!r} is not valid"
+        raise RefusedCall(Code.UNAUTHORIZED, text)
+
+
+def _check_age(call: Call, now_s: int, age_s_max: int) -> None:
+    """Clocks may differ: what is signed in the future is as good as in the past."""
+    try:
+        time = datetime.strptime(call.metadata.get(_SIGNED, ""), _TIME_FORM).replace(tzinfo=UTC)
+    except ValueError:
+        raise RefusedCall(
+            Code.UNAUTHORIZED, f"{_SIGNED} is no time like 20261118T093000Z"
+        ) from None
+    age_s = now_s - round(time.timestamp())
+    if abs(age_s) > age_s_max:
+        text = f"the call was signed {age_s} s ago, {age_s_max} are allowed: compare the clocks"
         raise RefusedCall(Code.UNAUTHORIZED, text)
 
 

@@ -3,7 +3,10 @@
 import hashlib
 import hmac
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,7 @@ from roquet.grpc.schema import pb
 from roquet.grpc.server import serve_grpc
 from roquet.protocol.host import Address
 from tests.support.broker_bed import broker_bed
+from tests.support.fake_clock import START_MS
 from tests.support.grpc_client import GrpcTestClient, grpc_client
 
 TIME = "20261118T093000Z"
@@ -38,11 +42,9 @@ acls:
 """
 
 
-@pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[GrpcTestClient]:
-    accounts = tmp_path / "plain_acl.yml"
-    accounts.write_text(ACCOUNTS)
-    async with broker_bed(tmp_path, access_control=True, accounts_file=accounts) as bed:
+@asynccontextmanager
+async def endpoint(directory: Path, **settings: Any) -> AsyncIterator[GrpcTestClient]:
+    async with broker_bed(directory, **settings) as bed:
         broker = bed.broker
         for topic in ("orders", "others"):
             broker.tables.topics.find_or_create(topic, 1)
@@ -54,10 +56,24 @@ async def client(tmp_path: Path) -> AsyncIterator[GrpcTestClient]:
             yield client
 
 
-def signed(key: str = "senders", secret: str = SECRET) -> dict[str, str]:
-    signature = hmac.new(secret.encode(), TIME.encode(), hashlib.sha1).hexdigest().upper()
+@pytest.fixture
+def accounts_file(tmp_path: Path) -> Path:
+    accounts = tmp_path / "plain_acl.yml"
+    accounts.write_text(ACCOUNTS)
+    return accounts
+
+
+@pytest.fixture
+async def client(tmp_path: Path, accounts_file: Path) -> AsyncIterator[GrpcTestClient]:
+    settings = {"access_control": True, "accounts_file": accounts_file}
+    async with endpoint(tmp_path, **settings) as client:
+        yield client
+
+
+def signed(key: str = "senders", secret: str = SECRET, time: str = TIME) -> dict[str, str]:
+    signature = hmac.new(secret.encode(), time.encode(), hashlib.sha1).hexdigest().upper()
     credential = f"Credential={key}, SignedHeaders=x-mq-date-time, Signature={signature}"
-    return {"authorization": f"MQv2-HMAC-SHA1 {credential}", "x_mq_date_time": TIME}
+    return {"authorization": f"MQv2-HMAC-SHA1 {credential}", "x_mq_date_time": time}
 
 
 def route(topic: str) -> object:
@@ -96,24 +112,41 @@ async def test_settings_of_nobody_are_refused(client: GrpcTestClient) -> None:
 async def test_a_user_has_the_rights_of_its_policies(tmp_path: Path) -> None:
     users = tmp_path / "users.yml"
     users.write_text(USERS)
-    async with broker_bed(
-        tmp_path, authentication=True, authorization=True, users_file=users
-    ) as bed:
-        broker = bed.broker
-        for topic in ("orders", "others"):
-            broker.tables.topics.find_or_create(topic, 1)
-        place = Address("127.0.0.1", 0)
-        async with (
-            serve_grpc(place, broker, lambda: broker, bed.clock) as port,
-            grpc_client(port) as client,
+    settings = {"authentication": True, "authorization": True, "users_file": users}
+    async with endpoint(tmp_path, **settings) as client:
+        for topic, key, secret, code in (
+            ("orders", "ann", SECRET, Code.OK),
+            ("others", "ann", SECRET, Code.UNAUTHORIZED),
+            ("others", "root", SECRET, Code.OK),
+            ("orders", "gone", SECRET, Code.UNAUTHORIZED),
+            ("orders", "ann", "wrong", Code.UNAUTHORIZED),
+            ("orders", "nobody", SECRET, Code.UNAUTHORIZED),
         ):
-            for topic, key, secret, code in (
-                ("orders", "ann", SECRET, Code.OK),
-                ("others", "ann", SECRET, Code.UNAUTHORIZED),
-                ("others", "root", SECRET, Code.OK),
-                ("orders", "gone", SECRET, Code.UNAUTHORIZED),
-                ("orders", "ann", "wrong", Code.UNAUTHORIZED),
-                ("orders", "nobody", SECRET, Code.UNAUTHORIZED),
-            ):
-                headers = signed(key, secret)
-                assert await client.refused("QueryRoute", route(topic), **headers) == code
+            headers = signed(key, secret)
+            assert await client.refused("QueryRoute", route(topic), **headers) == code
+
+
+@pytest.mark.parametrize(
+    ("age_s", "code"),
+    [
+        (0, Code.OK),
+        (60, Code.OK),
+        (-60, Code.OK),
+        (61, Code.UNAUTHORIZED),
+        (-61, Code.UNAUTHORIZED),
+    ],
+)
+async def test_a_signature_is_accepted_for_as_long_as_it_is_configured(
+    tmp_path: Path, accounts_file: Path, age_s: int, code: Code
+) -> None:
+    settings = {
+        "access_control": True,
+        "accounts_file": accounts_file,
+        "grpc_signature_age_s_max": 60,
+    }
+    moment = datetime.fromtimestamp(START_MS // 1000 - age_s, UTC)
+    headers = signed(time=f"{moment:%Y%m%dT%H%M%SZ}")
+    async with endpoint(tmp_path, **settings) as client:
+        assert await client.refused("QueryRoute", route("orders"), **headers) == code
+        timeless = signed(time="today")
+        assert await client.refused("QueryRoute", route("orders"), **timeless) == Code.UNAUTHORIZED

@@ -147,6 +147,7 @@ _BROKER: Final = by_name(
     Option("maxWaitingRequests", COUNT, "all_deferred_count_max"),
     Option("httpListen", kind.PLACE, "http_place"),
     Option("grpcPort", kind.PORT, "grpc_port"),
+    Option("grpcSignatureMaxAgeSeconds", number(0), "grpc_signature_age_s_max"),
     Option("logLevel", one_of(LogLevel), "log_level", is_changeable=True),
     Option("aclEnable", STRICT_BOOLEAN, "access_control"),
     Option("aclFile", FILE, "accounts_file"),

@@ -85,6 +85,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     http_place: Address | None = None  # httpListen
     # Clients of 5.x; without it there is no endpoint for them. Not a key of Apache's.
     grpc_port: int | None = None  # grpcPort
+    # For how long a signed call can be repeated; 0 for ever, as at Apache. Not a key of Apache's.
+    grpc_signature_age_s_max: int = 0  # grpcSignatureMaxAgeSeconds
     log_level: LogLevel = LOG_LEVEL_DEFAULT  # logLevel
 
     # Access control: without it, every peer may do everything.

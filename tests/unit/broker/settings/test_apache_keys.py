@@ -109,6 +109,7 @@ def test_the_defaults_are_those_of_a_real_broker() -> None:
             "configBlackList",
             "diskSpaceCleanForciblyRatio",
             "diskSpaceWarningLevelRatio",
+            "grpcSignatureMaxAgeSeconds",
             "maxTransferBytesOnBulkPull",
             "recallMessageEnable",
             "autoCreateGroupMax",
