@@ -119,6 +119,8 @@ def recover(
     cut_path = cutting.back_up(tail.end) if cut_size else None
     log.cut(tail.end, is_zero_behind=not cut_size)
     _keep_log(log, tail, start, synced_end)
+    if start == 0:
+        _clear_empty(queues)
     _keep_queues(queues, tail, is_rest_synced=was_clean or was_ours)
     return RecoveryReport(
         was_clean=was_clean,
@@ -315,6 +317,16 @@ def _keep_log(log: CommitLog, tail: _TailPass, start: int, synced_end: int) -> N
     log.synced_end = start
     log.sync()
     log.last_store_timestamp = tail.last_timestamp
+
+
+def _clear_empty(queues: ConsumeQueues) -> None:
+    """The whole log was read, so a queue without entries has had no message.
+
+    A power cut may leave a file of it and not the one before; it would begin there.
+    """
+    for queue in queues:
+        if 0 < queue.min_offset == queue.max_offset:
+            queue.clear()
 
 
 def _keep_queues(queues: ConsumeQueues, tail: _TailPass, *, is_rest_synced: bool) -> None:

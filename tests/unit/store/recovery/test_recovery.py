@@ -543,6 +543,20 @@ def test_without_any_log_the_queues_begin_again(tmp_path: Path) -> None:
         assert (appended.queue_offset, appended.physical_offset) == (0, 0)
 
 
+def test_a_queue_begins_at_0_though_a_power_cut_left_only_its_second_file(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.append(draft(b"safe", topic="TopicB"))
+    lost, *_ = [store.append(draft(b"lost")).physical_offset for _ in range(11)]
+    crash(store)
+    damage_log(tmp_path, lost, 4096 - lost)
+    first, _ = sorted((tmp_path / "consumequeue" / "TopicA" / "0").iterdir())
+    first.unlink()
+    with opened(tmp_path) as store:
+        assert report_of(store).log_end == lost
+        assert store.append(draft(b"new")).queue_offset == 0
+        assert bodies(store) == [b"new"]
+
+
 def test_entries_that_apache_left_behind_a_cut_are_dropped(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     offsets = fill(store)
