@@ -113,4 +113,4 @@ def test_a_broker_without_such_accounts(
     assert (printed.exit_code, printed.stdout) == (1, "")
     (line,) = printed.stderr.splitlines()
     is_old = apache.version is VERSION
-    assert ("access control is off at broker" if is_old else "users in a database") in line
+    assert ("access control is off at broker" if is_old else "roquet account user") in line

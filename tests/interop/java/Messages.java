@@ -4,6 +4,7 @@ import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -41,7 +42,8 @@ final class Messages {
         json.put("topic", message.getTopic());
         json.put("body", message.getBody());
         json.put("flag", message.getFlag());
-        json.put("properties", message.getProperties());
+        // A copy: consumers go on with the message while it is written.
+        json.put("properties", new HashMap<>(message.getProperties()));
         return json;
     }
 
