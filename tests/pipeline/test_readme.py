@@ -31,7 +31,7 @@ def test_orders_are_counted_and_put_into_a_lake(
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert sorted(rows) == [["new", "2"], ["paid", "1"], ["tags", "count"]]
-    ingest = block_with("spark ingest -n 127.0.0.1:9876", DOCS / "spark.md").commands[0]
+    ingest = block_with("--checkpoint checkpoint --available-now", DOCS / "spark.md").commands[0]
     monkeypatch.chdir(tmp_path)
     words = shlex.split(ingest.replace("127.0.0.1:9876", cluster.name_server))
     assert words[:2] == ["roquet", "spark"]
