@@ -144,6 +144,8 @@
   document.addEventListener("input", (event) => {
     if (event.target.matches("[data-tree-search]")) searchTree(event.target);
   });
+  // What was typed before this script was there.
+  for (const input of document.querySelectorAll("[data-tree-search]")) if (input.value !== "") searchTree(input);
 
   function foldTree(id, isOpen) {
     for (const each of document.getElementById(id).querySelectorAll("details details")) each.open = isOpen;
