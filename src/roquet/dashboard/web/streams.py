@@ -34,9 +34,9 @@ async def events(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(
         headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
     )
-    await response.prepare(request)
     viewers.add(response)
     try:
+        await response.prepare(request)
         await _send_events(request, response)
     except ConnectionResetError:
         pass  # The page was closed.
