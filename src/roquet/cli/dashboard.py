@@ -3,7 +3,7 @@
 import getpass
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
@@ -80,13 +80,20 @@ def define(parser: ArgumentParser) -> None:
         "--lake",
         action="append",
         default=[],
-        type=Path,
+        type=_local_directory,
         metavar="DIR",
         help="Show the state of this local lake of roquet spark ingest, by its log. Repeatable.",
     )
     define_log(parser)
     define_access(parser)
     parser.set_defaults(run=_run)
+
+
+def _local_directory(text: str) -> Path:
+    """Raises ArgumentTypeError."""
+    if "://" in text:
+        raise ArgumentTypeError(f"{text!r} is no directory: lakes in object stores are not shown")
+    return Path(text)
 
 
 def _run(given: Namespace) -> int:

@@ -3,11 +3,12 @@
 import shutil
 import subprocess
 import sys
+from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
 
-from roquet.cli.dashboard import _LocalLake
+from roquet.cli.dashboard import _LocalLake, define
 from roquet.client.arguments import utc
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake
@@ -52,6 +53,15 @@ def test_a_lake_that_is_missing_is_named_and_may_appear_and_be_replaced(tmp_path
     shutil.rmtree(directory)
     new_lake(directory)
     assert reader.read().rows == 0
+
+
+def test_a_lake_in_an_object_store_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = ArgumentParser()
+    define(parser)
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(["--lake", "s3://messages/lake"])
+    assert ended.value.code == 2
+    assert "s3://messages/lake" in capsys.readouterr().err
 
 
 def test_lakes_are_read_without_spark(tmp_path: Path) -> None:

@@ -149,6 +149,8 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
 
     Raises BadOption, BadSchema, and BadLake for a lake with other settings.
     """
+    # First: what no object store can have is refused before one is asked.
+    lake_format = format_of(plan.lake, plan.format)
     reading = read_options(ReadOptions, _source_options(plan))
     reading.check_stream()
     if plan.checkpoint is None and reading.starting_offsets is Position.LATEST:
@@ -158,7 +160,7 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
         )
     wanted = LakeSettings(
         file_rows_max=plan.file_rows_max,
-        format=format_of(plan.lake, plan.format),
+        format=lake_format,
         properties=reading.properties,
         tag_expression=reading.tag_expression,
         sql_expression=reading.sql_expression,

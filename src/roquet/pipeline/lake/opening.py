@@ -149,9 +149,11 @@ def check_writable(place: LakePlace, role: LakeRole) -> None:
 
 def format_of(place: LakePlace, given: str | None) -> LakeFormat:
     """The requested format, else that of the lake, else Parquet. Raises BadLake and BadOption."""
-    found = settings_of(place)
-    default = found.format if found else LakeFormat.PARQUET
-    chosen = LakeFormat(given) if given else default
+    if given is not None:
+        chosen = LakeFormat(given)
+    else:
+        found = settings_of(place)
+        chosen = found.format if found else LakeFormat.PARQUET
     if chosen is LakeFormat.PARQUET and isinstance(place, S3Location):
         raise BadOption(
             "format", f"plain Parquet needs a directory, and {place} is none: use --format delta"
