@@ -29,7 +29,7 @@ NAMES, MASTER, SLAVE, CLIENTS = "names", "master", "slave", "clients"
 SYNC_MASTER, ASYNC_MASTER = "SYNC_MASTER", "ASYNC_MASTER"
 
 # Nothing that a slave cannot do while its master is away: no retries, delays, decisions, locks.
-_MIX: Final = Mix(delaying=0, deciding=0, ordered_members=0, pause_s=0.005, retried_each=1 << 62)
+_MIX: Final = Mix(delaying=0, deciding=0, ordered_members=0, pause_s=0.005, retried_each=None)
 _LATE: Final = "late"
 _BROKER_NAME: Final = "pair"
 _LOOK_AGAIN_S: Final = 0.2

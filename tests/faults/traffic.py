@@ -71,8 +71,8 @@ class Mix:
     spread_members: int = 1
     ordered_members: int = 1
     pause_s: float = 0.002
-    # Of so many plain messages one is wanted again.
-    retried_each: int = 20
+    # Of so many plain messages one is wanted again; None is never.
+    retried_each: int | None = 20
     # How long a reader in order takes for a message.
     reading_s: float = 0.0
 
@@ -287,11 +287,16 @@ class Traffic:
 
     async def _take(self, group: str, message: ReceivedMessage) -> None:
         body = message.body
-        is_wanted_again = int(body.partition(b"-")[2]) % self._mix.retried_each == 0
-        if is_wanted_again and body not in self._turned_away:
+        if self._is_wanted_again(body):
             self._turned_away.add(body)
             raise RetryLater(delay_level=1)
         self.history.deliver(group, _delivery(message), self._now_s())
+
+    def _is_wanted_again(self, body: bytes) -> bool:
+        each = self._mix.retried_each
+        if each is None or body in self._turned_away:
+            return False
+        return int(body.partition(b"-")[2]) % each == 0
 
     async def _take_in_order(self, message: ReceivedMessage) -> None:
         delivery = _delivery(message)
