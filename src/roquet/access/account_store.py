@@ -1,11 +1,9 @@
 """The files of accounts: read at the start, watched for changes, written on request.
 
-An invalid file changes nothing: the rules in force stay, and the error is logged once for each
-state of the file. What an operator changes is a pure function from the documents before to one
+What an operator changes is a pure function from the documents before to one
 after (`put_account`, `delete_account`, `trust_addresses`).
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,17 +19,15 @@ from roquet.access.acl_file import (
     rules_of,
     write_document,
 )
-from roquet.access.errors import BadRules, RulesNotSaved, UnknownAccount
+from roquet.access.errors import BadRules, UnknownAccount
+from roquet.access.rules_files import RulesStore, Stamp, file_stamp, read_content, save_content
 from roquet.clock import Clock
-from roquet.disk import Disk, replace_file
-from roquet.net.service import to_its_end
+from roquet.disk import Disk
 from roquet.protocol.bodies.body import DataVersion
 from roquet.protocol.bodies.brokers import AccountConfig
 
 log = logging.getLogger(__name__)
 
-FILE_SIZE_MAX: Final = 16 * 1024 * 1024
-_WATCH_PERIOD_S: Final = 1.0
 _SUFFIXES: Final = (".yml", ".yaml")
 # Apache's tools have their own key beside the accounts.
 _TOOLS_FILE: Final = "tools.yml"
@@ -83,35 +79,25 @@ class Changed(NamedTuple):
     document: RulesDocument
 
 
-class _Stamp(msgspec.Struct, frozen=True):
-    """What a directory has of a file: another stamp means that it was written."""
-
-    path: Path
-    size: int
-    modified_ms: int
-
-
 class _Read(msgspec.Struct, frozen=True):
     documents: dict[Path, RulesDocument]
     rules: AccessRules
 
 
 @final
-class AccountStore:
+class AccountStore(RulesStore[_Read]):
     """`rules` are those in force, `documents` the files they came from."""
+
+    kind = "accounts"
+    rules: AccessRules
+    documents: Mapping[Path, RulesDocument]
 
     def __init__(self, paths: AccountPaths, disk: Disk, clock: Clock) -> None:
         """Raises BadRules, also if there is no file."""
         self._paths = paths
         self._disk = disk
         self._clock = clock
-        self._changing = asyncio.Lock()
-        # Before the files are read: a later write is noticed the next time.
-        self._seen = _stamps(paths, disk)
-        self._take(read_accounts(paths, disk))
-
-    rules: AccessRules
-    documents: Mapping[Path, RulesDocument]
+        super().__init__()
 
     @property
     def default_file(self) -> Path:
@@ -120,43 +106,27 @@ class AccountStore:
     def versions(self) -> dict[Path, DataVersion]:
         return {path: document.version for path, document in self.documents.items()}
 
-    async def watch(self) -> None:
-        """Reloads changed files, for ever."""
-        while True:
-            await asyncio.sleep(_WATCH_PERIOD_S)
-            await self.reload_if_changed()
-
-    async def reload_if_changed(self) -> None:
-        """Applies what is in the files now, if they were written since."""
-        async with self._changing:
-            try:
-                stamps = _stamps(self._paths, self._disk)
-                if stamps == self._seen:
-                    return
-                self._seen = stamps
-                read = await to_its_end(read_accounts, self._paths, self._disk)
-            except (BadRules, OSError) as error:
-                log.error("keeping the previous accounts: %s", error)  # noqa: TRY400  The text is enough.
-                return
-            self._take(read)
-            log.info("reloaded %d accounts", len(self.rules.accounts))
-
     async def change(self, edit: Callable[[Documents], Changed]) -> None:
         """Returns when a change survives a power cut, and is in force.
 
         `edit` gets the documents of the files. Raises what it raises, BadRules and RulesNotSaved;
         then nothing has changed.
         """
-        async with self._changing:
-            now_ms = self._clock.now_ms()
-            self._take(await to_its_end(write_change, self._paths, self._disk, edit, now_ms))
-            self._seen = _stamps(self._paths, self._disk)
+        now_ms = self._clock.now_ms()
+        await self._change(lambda: write_change(self._paths, self._disk, edit, now_ms))
 
-    def _take(self, read: _Read) -> None:
+    def _stamps(self) -> list[Stamp]:
+        return _stamps(self._paths, self._disk)
+
+    def _read(self) -> _Read:
+        return read_accounts(self._paths, self._disk)
+
+    def _take(self, read: _Read) -> int:
         self.rules = read.rules
         self.documents = read.documents
         for addresses in read.rules.trusted_addresses:
             log.warning("requests from %s need no account", addresses.text)
+        return len(read.rules.accounts)
 
 
 def write_change(
@@ -170,10 +140,7 @@ def write_change(
     # Read before it is written, so that no invalid file is written.
     documents = before | {path: read_document(content)}
     rules = rules_of(documents)
-    try:
-        replace_file(disk, path, content)
-    except OSError as error:
-        raise RulesNotSaved(path, str(error)) from error
+    save_content(disk, path, content)
     return _Read(documents, rules)
 
 
@@ -241,10 +208,8 @@ def _documents(paths: AccountPaths, disk: Disk) -> dict[Path, RulesDocument]:
     documents: dict[Path, RulesDocument] = {}
     try:
         for stamp in _stamps(paths, disk):
-            if stamp.size > FILE_SIZE_MAX:
-                raise BadRules(stamp.path, f"over the limit of {FILE_SIZE_MAX} bytes")
             try:
-                documents[stamp.path] = read_document(_content(disk, stamp.path))
+                documents[stamp.path] = read_document(read_content(disk, stamp))
             except BadRules as error:
                 raise BadRules(stamp.path, error.reason) from None
     except OSError as error:
@@ -252,23 +217,12 @@ def _documents(paths: AccountPaths, disk: Disk) -> dict[Path, RulesDocument]:
     return documents
 
 
-def _content(disk: Disk, path: Path) -> bytes:
-    descriptor = disk.open(path, writable=False)
-    try:
-        return disk.read(descriptor, 0, FILE_SIZE_MAX)
-    finally:
-        disk.close(descriptor)
-
-
-def _stamps(paths: AccountPaths, disk: Disk) -> list[_Stamp]:
+def _stamps(paths: AccountPaths, disk: Disk) -> list[Stamp]:
     """Of all existing files, the default one first. Raises OSError."""
-    found = [
-        _Stamp(paths.file, entry.size, entry.modified_ms)
-        for entry in disk.entries(paths.file.parent)
-        if entry.name == paths.file.name and not entry.is_directory
-    ]
+    default = file_stamp(disk, paths.file)
+    found = [] if default is None else [default]
     for entry in disk.entries(paths.directory) if paths.directory else ():
         is_ours = entry.name.endswith(_SUFFIXES) and entry.name != _TOOLS_FILE
         if is_ours and not entry.is_directory and paths.directory is not None:
-            found.append(_Stamp(paths.directory / entry.name, entry.size, entry.modified_ms))
+            found.append(Stamp(paths.directory / entry.name, entry.size, entry.modified_ms))
     return found

@@ -1,18 +1,17 @@
 """The file of users: read at the start, watched for changes, written on request.
 
-Like the files of accounts, an invalid file changes nothing: the rules in force stay. A missing file
-has no users; the first ones come from `initAuthenticationUser` and from the credentials of the
-broker itself, as in Apache.
+A missing file has no users; the first ones come from `initAuthenticationUser` and from the
+credentials of the broker itself, as in Apache.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, final
+from typing import Final, Protocol, final
 
 from roquet.access.accounts import OwnAccount
-from roquet.access.errors import BadRules, RulesNotSaved
+from roquet.access.errors import BadRules
+from roquet.access.rules_files import RulesStore, Stamp, file_stamp, read_content, save_content
 from roquet.access.user_file import (
     Edit,
     UsersDocument,
@@ -24,15 +23,12 @@ from roquet.access.user_file import (
     write_users,
 )
 from roquet.access.users import UserRules
-from roquet.disk import Disk, replace_file
-from roquet.net.service import to_its_end
+from roquet.disk import Disk
 from roquet.protocol.bodies import brokers as bodies
 
 log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "users.yml"
-_FILE_SIZE_MAX: Final = 16 * 1024 * 1024
-_WATCH_PERIOD_S: Final = 1.0
 
 
 class UserSettings(Protocol):
@@ -74,15 +70,11 @@ def _first_users(settings: UserSettings) -> Iterable[bodies.User]:
         )
 
 
-class _Stamp(NamedTuple):
-    size: int
-    modified_ms: int
-
-
 @final
-class UserStore:
+class UserStore(RulesStore[UsersDocument]):
     """`rules` are those in force, `document` is the file they came from."""
 
+    kind = "users"
     rules: UserRules
     document: UsersDocument
 
@@ -90,10 +82,7 @@ class UserStore:
         """Raises BadRules."""
         self.path = path
         self._disk = disk
-        self._changing = asyncio.Lock()
-        # Before the file is read: a later write is noticed the next time.
-        self._seen = _stamp(path, disk)
-        self._take(read_user_file(path, disk))
+        super().__init__()
 
     def add_missing(self, users: Iterable[bodies.User]) -> None:
         """Users that exist stay as they are. Raises BadRules and RulesNotSaved."""
@@ -102,7 +91,7 @@ class UserStore:
                 after = create_user(self.document, user)
                 self._take(write_user_file(self.path, self._disk, after))
                 log.info("created super user %s", user.username)
-        self._seen = _stamp(self.path, self._disk)
+        self._seen = self._stamps()
         if not self.document.users:
             log.warning(
                 "no user exists, so all requests are refused: set initAuthenticationUser, or add"
@@ -110,55 +99,33 @@ class UserStore:
                 self.path,
             )
 
-    async def watch(self) -> None:
-        """Reloads a changed file, for ever."""
-        while True:
-            await asyncio.sleep(_WATCH_PERIOD_S)
-            await self.reload_if_changed()
-
-    async def reload_if_changed(self) -> None:
-        """Applies what is in the file now, if it was written since."""
-        async with self._changing:
-            try:
-                stamp = _stamp(self.path, self._disk)
-                if stamp == self._seen:
-                    return
-                self._seen = stamp
-                document = await to_its_end(read_user_file, self.path, self._disk)
-            except (BadRules, OSError) as error:
-                log.error("keeping the previous users: %s", error)  # noqa: TRY400  The text is enough.
-                return
-            self._take(document)
-            log.info("reloaded %d users", len(self.rules.users))
-
     async def change(self, edit: Edit) -> None:
         """Returns when a change survives a power cut, and is in force.
 
         Raises what `edit` raises, BadRules and RulesNotSaved; then nothing has changed.
         """
-        async with self._changing:
-            document = edit(read_user_file(self.path, self._disk))
-            self._take(await to_its_end(write_user_file, self.path, self._disk, document))
-            self._seen = _stamp(self.path, self._disk)
+        await self._change(lambda: write_user_file(self.path, self._disk, edit(self._read())))
 
-    def _take(self, document: UsersDocument) -> None:
-        self.rules = user_rules(document)
-        self.document = document
+    def _stamps(self) -> list[Stamp]:
+        stamp = file_stamp(self._disk, self.path)
+        return [] if stamp is None else [stamp]
+
+    def _read(self) -> UsersDocument:
+        return read_user_file(self.path, self._disk)
+
+    def _take(self, read: UsersDocument) -> int:
+        self.rules = user_rules(read)
+        self.document = read
+        return len(self.rules.users)
 
 
 def read_user_file(path: Path, disk: Disk) -> UsersDocument:
     """A valid one; empty if there is no file. Raises BadRules."""
     try:
-        stamp = _stamp(path, disk)
+        stamp = file_stamp(disk, path)
         if stamp is None:
             return UsersDocument()
-        if stamp.size > _FILE_SIZE_MAX:
-            raise BadRules(path, f"over the limit of {_FILE_SIZE_MAX} bytes")
-        descriptor = disk.open(path, writable=False)
-        try:
-            content = disk.read(descriptor, 0, _FILE_SIZE_MAX)
-        finally:
-            disk.close(descriptor)
+        content = read_content(disk, stamp)
     except OSError as error:
         raise BadRules(path, str(error)) from None
     try:
@@ -172,18 +139,5 @@ def read_user_file(path: Path, disk: Disk) -> UsersDocument:
 def write_user_file(path: Path, disk: Disk, document: UsersDocument) -> UsersDocument:
     """What was written. Raises BadRules and RulesNotSaved."""
     user_rules(document)
-    try:
-        replace_file(disk, path, write_users(document))
-    except OSError as error:
-        raise RulesNotSaved(path, str(error)) from error
+    save_content(disk, path, write_users(document))
     return document
-
-
-def _stamp(path: Path, disk: Disk) -> _Stamp | None:
-    """None if there is no file. Raises OSError."""
-    if not disk.exists(path.parent):
-        return None
-    for entry in disk.entries(path.parent):
-        if entry.name == path.name and not entry.is_directory:
-            return _Stamp(entry.size, entry.modified_ms)
-    return None

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from roquet.access.account_store import (
-    FILE_SIZE_MAX,
     AccountPaths,
     AccountStore,
     apache_account_paths,
@@ -20,6 +19,7 @@ from roquet.access.account_store import (
 )
 from roquet.access.acl_file import RulesDocument, read_document
 from roquet.access.errors import BadRules, RulesNotSaved, UnknownAccount
+from roquet.access.rules_files import FILE_SIZE_MAX
 from roquet.disk import Disk
 from roquet.protocol.bodies.brokers import AccountConfig
 from tests.support.accounts import ACCOUNTS, ADMIN, KNOWN, accounts_file
