@@ -36,7 +36,17 @@ _VARIABLES: Final = (
     "AWS_DEFAULT_REGION",
     "AWS_ENDPOINT_URL",
     "AWS_ALLOW_HTTP",
+    "AWS_INSTANCE_ROLE",
 )
+_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+# Whoever gives a process a role sets some of these.
+_ROLE_VARIABLES: Final = (
+    "AWS_ROLE_ARN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+_INSTANCE_ROLE: Final = "AWS_INSTANCE_ROLE"
 _DEFAULT_REGION: Final = "us-east-1"
 # A store that answers 503 wants to be asked again, later.
 _ATTEMPTS_MAX: Final = 10
@@ -130,6 +140,8 @@ class Storage:
         if self.place.options_file is not None:
             found |= _read_options(self.place.options_file)
         _check_http(found)
+        _check_keys(found)
+        found.pop(_INSTANCE_ROLE, None)
         if "AWS_REGION" not in found:
             found["AWS_REGION"] = found.get("AWS_DEFAULT_REGION", _DEFAULT_REGION)
         return found
@@ -204,10 +216,31 @@ def _read_options(file: Path) -> Mapping[str, str]:
     return {name.upper(): value for name, value in options.items()}
 
 
+def _check_keys(options: Mapping[str, str]) -> None:
+    """Without keys, libraries ask the addresses at which clouds describe a machine.
+
+    Elsewhere that takes long and ends with an error that names no key. Raises BadOption.
+    """
+    has_role = any(os.environ.get(name) for name in _ROLE_VARIABLES) or _is_true(
+        options.get(_INSTANCE_ROLE)
+    )
+    missing = [name for name in _KEYS if not options.get(name)]
+    if missing and not has_role:
+        raise BadOption(
+            missing[0],
+            f"not set: set {', '.join(_KEYS)} and AWS_REGION (AWS_ENDPOINT_URL, too, if the store"
+            " is not Amazon's) in the environment or in --storage-options FILE; on a machine whose"
+            f" role gives access, set {_INSTANCE_ROLE}=true",
+        )
+
+
+def _is_true(value: str | None) -> bool:
+    return (value or "").lower() in ("true", "1")
+
+
 def _check_http(options: Mapping[str, str]) -> None:
     endpoint = options.get("AWS_ENDPOINT_URL", "")
-    is_allowed = options.get("AWS_ALLOW_HTTP", "").lower() in ("true", "1")
-    if endpoint.startswith("http://") and not is_allowed:
+    if endpoint.startswith("http://") and not _is_true(options.get("AWS_ALLOW_HTTP")):
         raise BadOption(
             "AWS_ENDPOINT_URL",
             f"{endpoint} is not encrypted: if it shall be, set AWS_ALLOW_HTTP=true",

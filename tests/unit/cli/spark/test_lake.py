@@ -1,6 +1,7 @@
 """`roquet spark ingest`, `backfill` and `compact` as a person sees them, without Spark."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,17 @@ def test_parquet_in_s3_and_a_missing_bucket_are_one_line(monkeypatch: pytest.Mon
     assert "--format delta" in plain.stderr
     assert "NoSuchBucket" in missing.stderr
     assert plain.stderr.count("\n") == missing.stderr.count("\n") == 1
+
+
+def test_missing_keys_are_one_line_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    # A cloud that was asked would refuse the connection: the line would be another.
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    finished = ingest_into("s3://messages/lake", "--format", "delta")
+    assert finished.exit_code == 1
+    assert "AWS_ACCESS_KEY_ID" in finished.stderr
+    assert finished.stderr.count("\n") == 1
 
 
 def test_without_a_checkpoint_a_start_at_the_latest_is_refused(tmp_path: Path) -> None:

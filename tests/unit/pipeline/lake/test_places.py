@@ -15,6 +15,22 @@ from roquet.pipeline.lake.places import (
 from tests.support.raising import raises
 
 LAKE = S3Location("bucket", "some/lake")
+ROLES = [
+    "AWS_ROLE_ARN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+]
+
+
+def set_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+
+
+def unset_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*ROLES, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_INSTANCE_ROLE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize("text", ["/data/lake", "file:/data/lake", "file:///data/lake"])
@@ -48,7 +64,7 @@ def test_options_of_a_file_come_before_those_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_REGION", "here")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    set_keys(monkeypatch)
     file = tmp_path / "options.json"
     file.write_text('{"aws_region": "there"}')
     options = Storage(S3Location("bucket", "lake", file)).options
@@ -67,12 +83,46 @@ def test_a_file_that_has_no_options_is_reported(tmp_path: Path, content: str | N
 def test_keys_are_not_sent_unencrypted_unless_that_is_allowed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    set_keys(monkeypatch)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
     with raises(BadOption, name="AWS_ENDPOINT_URL"):
         Storage(LAKE).options  # noqa: B018
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
     assert Storage(LAKE).options["AWS_ALLOW_HTTP"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [({}, "AWS_ACCESS_KEY_ID"), ({"AWS_ACCESS_KEY_ID": "key"}, "AWS_SECRET_ACCESS_KEY")],
+)
+def test_missing_keys_are_named_before_a_cloud_is_asked(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], missing: str
+) -> None:
+    unset_keys(monkeypatch)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with raises(BadOption, name=missing):
+        Storage(LAKE).options  # noqa: B018
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_of_the_environment_needs_no_keys(
+    monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    unset_keys(monkeypatch)
+    monkeypatch.setenv(role, "some")
+    assert "AWS_ACCESS_KEY_ID" not in Storage(LAKE).options
+
+
+def test_the_role_of_a_machine_is_used_if_an_option_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unset_keys(monkeypatch)
+    file = tmp_path / "options.json"
+    file.write_text('{"aws_instance_role": "true"}')
+    options = Storage(S3Location("bucket", "lake", file)).options
+    assert not {"AWS_ACCESS_KEY_ID", "AWS_INSTANCE_ROLE"} & options.keys()
 
 
 @pytest.mark.parametrize(
