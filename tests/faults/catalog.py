@@ -16,6 +16,8 @@ from tests.faults.long_logs import LONG_LOG
 from tests.faults.lost_stores import EMPTY_DISKS, WIPED_ETCD
 from tests.faults.of_apache import KILL_OF_APACHE, LONG_LOG_OF_APACHE
 from tests.faults.policies import POLICIES
+from tests.faults.pop_faults import POP_KILL
+from tests.faults.pop_power_cuts import POP_POWER_CUT
 from tests.faults.power_cuts import POWER_CUT, STORE_POWER_CUT
 from tests.faults.progress import PROGRESS
 from tests.faults.rig import Rig
@@ -34,6 +36,8 @@ RIGS: Final[dict[str, Rig]] = {
         KILL,
         POWER_CUT,
         STORE_POWER_CUT,
+        POP_KILL,
+        POP_POWER_CUT,
         DAMAGE,
         APACHE_DAMAGE,
         FAILED_SYNC,

@@ -201,7 +201,7 @@ class Traffic:
         await self.stop_sending()
         with suppress(TimeoutError):  # The violations say what did not come.
             await self.until_delivered(patience_s)
-        self.history.found = await self._everything(patience_s)
+        self.history.found = await everything(self._name_server, self._queues, patience_s)
         return self.history.violations()
 
     def _check_senders(self) -> None:
@@ -308,17 +308,21 @@ class Traffic:
         await asyncio.sleep(self._mix.reading_s)
         self._read_in_order.discard(delivery.queue)
 
-    async def _everything(self, patience_s: float) -> dict[Queue, dict[int, bytes]]:
-        async with AsyncTopicReader(self._name_server, patience_s=patience_s) as reader:
-            bounds = await _patiently(lambda: reader.bounds(self._queues), patience_s)
-            found: dict[Queue, dict[int, bytes]] = {}
-            for queue, (low, high) in bounds.items():
-                found[_key(queue)] = {
-                    message.queue_offset: message.body
-                    async for chunk in reader.records(queue, low, high)
-                    for message in split_records(chunk.data)
-                }
-        return found
+
+async def everything(
+    name_server: str, queues: Sequence[QueueRef], patience_s: float
+) -> dict[Queue, dict[int, bytes]]:
+    """Bodies by queue and offset."""
+    async with AsyncTopicReader(name_server, patience_s=patience_s) as reader:
+        bounds = await _patiently(lambda: reader.bounds(queues), patience_s)
+        found: dict[Queue, dict[int, bytes]] = {}
+        for queue, (low, high) in bounds.items():
+            found[_key(queue)] = {
+                message.queue_offset: message.body
+                async for chunk in reader.records(queue, low, high)
+                for message in split_records(chunk.data)
+            }
+    return found
 
 
 async def _patiently(ask: Callable[[], Awaitable[Any]], patience_s: float) -> Any:
