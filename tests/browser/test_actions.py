@@ -9,9 +9,11 @@ from playwright.sync_api import Page, expect
 from roquet.client.blocking.admin import Admin
 from roquet.client.blocking.producer import Producer
 from roquet.client.blocking.reader import TopicReader
+from roquet.client.config import Credentials
 from roquet.dashboard.prometheus import step_of
 from roquet.protocol.messages.message import Message
 from roquet.testing.blocking import BlockingCluster
+from tests.support.accounts import ADMIN, accounts_file
 from tests.support.apache import ApacheCluster
 from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion
@@ -76,6 +78,64 @@ def test_dead_letters_are_sent_again_after_a_dry_run(
     page.get_by_role("button", name="Send them").click()
     expect(page.get_by_role("status")).to_contain_text("were sent again")
     assert len(cluster.received("orders")) == before + 1
+
+
+def test_a_setting_is_changed_and_refused_in_words(
+    served: OurDashboard, cluster: BlockingCluster, page: Page
+) -> None:
+    page.goto(f"{served.base}/brokers")
+    page.get_by_text("Change a setting").click()
+    page.locator("select[name=broker]").select_option("broker-a")
+    page.get_by_label("Setting", exact=True).fill("longPollingEnable")
+    page.get_by_label("Value", exact=True).fill("false")
+    page.get_by_role("button", name="Change", exact=True).click()
+    expect(page.get_by_role("status")).to_contain_text("longPollingEnable is changed")
+    with Admin(cluster.name_server) as admin:
+        found = {
+            each.broker_name: admin.broker_config(each.address)["longPollingEnable"]
+            for each in admin.brokers(with_state=False)
+        }
+    assert found == {"broker-a": "false", "broker-b": "true"}
+    row = page.get_by_role("row").filter(has_text="longPollingEnable").last
+    expect(row).to_contain_text("differs")
+    page.get_by_text("Change a setting").click()
+    page.get_by_label("Setting", exact=True).fill("longPollingEnable")
+    page.get_by_label("Value", exact=True).fill("perhaps")
+    page.get_by_role("button", name="Change", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("perhaps")
+
+
+def test_an_account_is_created_changed_and_deleted(
+    tmp_path: Path, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROQUET_ACCESS_KEY", ADMIN.access_key)
+    monkeypatch.setenv("ROQUET_SECRET_KEY", ADMIN.secret_key)
+    settings = {"aclEnable": "true", "aclFile": str(accounts_file(tmp_path))}
+    with (
+        BlockingCluster(settings=settings) as cluster,
+        OurDashboard(tmp_path / "ours", cluster.name_server, "--allow-changes") as served,
+        Admin(cluster.name_server, credentials=Credentials(*ADMIN)) as admin,
+    ):
+        (broker,) = admin.brokers(with_state=False)
+        page.goto(f"{served.base}/brokers")
+        page.get_by_text("Create an account").click()
+        page.get_by_label("Access key", exact=True).fill("shop-account")
+        page.get_by_label("Secret", exact=True).fill("shop-secret")
+        page.get_by_label("Rights for topics").fill("orders=PUB")
+        page.get_by_role("button", name="Create", exact=True).click()
+        expect(page.get_by_role("status")).to_have_text("Account shop-account is created.")
+        expect(page.locator("main")).not_to_contain_text("shop-secret")
+        page.get_by_text("Change the account").click()
+        page.get_by_label("Rights for groups").fill("billing=SUB")
+        page.get_by_role("button", name="Change", exact=True).click()
+        expect(page.get_by_role("status")).to_have_text("Account shop-account is changed.")
+        found = admin.broker_accounts(broker.address).accounts["shop-account"]
+        assert (found.topic_rights, found.group_rights) == ({"orders": "PUB"}, {"billing": "SUB"})
+        page.get_by_text("Delete the account").click()
+        page.get_by_label("Type its access key").fill("shop-account")
+        page.get_by_role("button", name="Delete", exact=True).click()
+        expect(page.get_by_role("status")).to_have_text("Account shop-account is deleted.")
+        assert "shop-account" not in admin.broker_accounts(broker.address).accounts
 
 
 def test_a_broker_that_stops_while_one_looks_is_named_and_comes_back(
