@@ -33,6 +33,11 @@ class PopKey(NamedTuple):
     start_offset: int
     pop_time_ms: int
 
+    def origin(self, offset: int) -> str:
+        """What the copy of a message has as POP_ORIGIN: where it lay, and since when it was out."""
+        _, topic, queue_id = self.queue
+        return f"{topic}@{queue_id}@{self.start_offset}@{self.pop_time_ms}@{offset}"
+
 
 class Place(NamedTuple):
     """Where the journal has a check point."""

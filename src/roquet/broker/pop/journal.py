@@ -14,6 +14,9 @@ messages are: on disk and at replicas before the client gets its reply.
 
     closed   a message that was redelivered is acknowledged by the broker itself
     changed  a longer or shorter time is a new check point of one message; then the old one is acked
+             A crash may leave the first half of either: a copy in the retry topic, which names its
+             check point in POP_ORIGIN, or a new check point. Then it is the last that was written,
+             so the next start finds it and writes the other half.
     moved    {..."d":[],"n":0,"so":17...}: the group was sent to offset 17; nothing is out
 
 Of queues that are popped in order (`ordered_queue`) there are records of ours, which Apache skips:
@@ -37,7 +40,8 @@ open check point that many records follow is written again, so that a start does
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, final
 
 import msgspec
@@ -54,7 +58,7 @@ from roquet.protocol.errors import BadBody, BadMessage, TooLarge
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import Property, StoredMessage
 from roquet.protocol.messages.record import read_record
-from roquet.protocol.names import revive_topic
+from roquet.protocol.names import RETRY_PREFIX, pop_retry_topic, revive_topic
 from roquet.store.errors import StoreUnavailable
 from roquet.store.message_store import MessageStore
 
@@ -111,6 +115,12 @@ class PopJournal:
         self._next_offsets: dict[int, int] = {}
         # Queues whose position the journal may have.
         self._popped: set[QueueOfGroup] = set()
+        # Messages that are out no more, which is not written yet.
+        self._unwritten: list[tuple[PopKey, list[int]]] = []
+        # The last check point that was read, if it may be half of a change, and the place of the
+        # last record in the log.
+        self._perhaps_changed: PopKey | None = None
+        self._noted_at = 0
         # Redelivery sleeps until this time, or until it is woken.
         self.awaited_ms: int | None = None
         self.is_woken = asyncio.Event()
@@ -125,7 +135,9 @@ class PopJournal:
             for queue_id in self._queue_ids()
         }
         positions: dict[QueueOfGroup, int] = {}
+        self._perhaps_changed, self._noted_at = None, 0
         self._read_new(positions)
+        self._unwritten = [*self._half_changed(), *self._half_closed()]
         positions |= {ordered.queue: ordered.low for ordered in self.ordered.queues()}
         self._popped = set(positions)
         for queue, next_offset in positions.items():
@@ -205,6 +217,16 @@ class PopJournal:
         _, end = self._append(point.place.queue_id, tag, key, name, body)
         self.in_flight.ack(point, offsets)
         return end
+
+    def close_later(self, key: PopKey, offsets: Sequence[int]) -> None:
+        """These messages were redelivered, and the next of their check point was refused."""
+        self._unwritten.append((key, list(offsets)))
+
+    def write_unwritten(self) -> None:
+        """Comes before every redelivery. Raises Refused."""
+        while self._unwritten:
+            self.note_acks(*self._unwritten[-1])
+            self._unwritten.pop()
 
     def note_move(self, queue: QueueOfGroup, offset: int) -> None:
         """The group is about to be sent to this offset, perhaps back. Raises Refused.
@@ -314,6 +336,42 @@ class PopJournal:
         if known is None or known < next_offset:
             self._offsets.commit(*queue, next_offset)
 
+    def _half_changed(self) -> Iterator[tuple[PopKey, list[int]]]:
+        """What a crash has left out under two receipts, under the older of them."""
+        changed = self._perhaps_changed
+        if changed is None:
+            return
+        queue, offset, _ = changed
+        for point in self.in_flight.points():
+            is_other = point.key.queue == queue and point.key != changed
+            if is_other and point.index_of(offset) is not None:
+                yield point.key, [offset]
+
+    def _half_closed(self) -> Iterator[tuple[PopKey, list[int]]]:
+        """What is in a retry topic, and was not acknowledged there before a crash."""
+        copied: dict[tuple[str, str], set[str]] = {}
+        for point in self.in_flight.points():
+            group, topic, _ = point.key.queue
+            if (group, topic) not in copied:
+                copied[group, topic] = set(self._copied_last(group, topic))
+            origins = copied[group, topic]
+            offsets = point.open_offsets if origins else ()
+            found = [each for each in offsets if point.key.origin(each) in origins]
+            if found:
+                yield point.key, found
+
+    def _copied_last(self, group: str, topic: str) -> Iterator[str]:
+        """Origins of copies that were stored after the last record here."""
+        names = [topic]
+        if not topic.startswith(RETRY_PREFIX):
+            names = [pop_retry_topic(group, topic, is_v2=is_v2) for is_v2 in (False, True)]
+        for name in names:
+            start = max(0, self._store.end_offset(name, 0) - POP_COUNT_MAX)
+            for physical_offset, record in self._store.records(name, 0, start):
+                if physical_offset > self._noted_at:
+                    with suppress(BadMessage):  # One that cannot be read is not delivered.
+                        yield read_record(record).properties.get(Property.POP_ORIGIN, "")
+
     def _read_new(self, positions: dict[QueueOfGroup, int]) -> None:
         for queue_id in self._queue_ids():
             end = self._store.end_offset(self.topic, queue_id)
@@ -323,7 +381,10 @@ class PopJournal:
             self._next_offsets[queue_id] = end
             # A queue that is shorter than it was has started again.
             start = start if start < end else 0
-            for _, record in self._store.records(self.topic, queue_id, start):
+            for physical_offset, record in self._store.records(self.topic, queue_id, start):
+                self._noted_at = max(self._noted_at, physical_offset)
+                if queue_id == JOURNAL_QUEUE_ID:
+                    self._perhaps_changed = None
                 try:
                     self._apply(read_record(record), positions)
                 except (BadMessage, BadBody) as error:
@@ -376,12 +437,15 @@ class PopJournal:
     ) -> None:
         body = read_body(CheckPointBody, message.body)
         queue = QueueOfGroup(body.consumer_group, body.topic, body.queue_id)
+        key = PopKey(queue, body.start_offset, body.pop_time)
+        if body.count == 1 and _NEXT not in message.properties:
+            self._perhaps_changed = key
         due_ms = body.pop_time + body.invisible_time
         if Property.TIMER_OUT_MS in message.properties:
             due_ms = max(due_ms, message.store_timestamp) + _APACHE_GRACE_MS
         self.in_flight.add(
             CheckPoint(
-                PopKey(queue, body.start_offset, body.pop_time),
+                key,
                 _offsets_of(body),
                 body.invisible_time,
                 due_ms=due_ms - self._clock.jumped_ms(),

@@ -1,11 +1,13 @@
 """Popped messages whose time is over come again, through the retry topic of their group.
 
 At the time of a check point each of its messages that is still out is appended to the retry topic,
-and then acknowledged by the broker itself. A crash between the two redelivers it twice; it is never
-lost. Everything that is known of the message stays: body, tags, keys, properties, time of birth.
+and then acknowledged by the broker itself. If a crash comes between the two, the next start finds
+the copy by its origin. Everything that is known of the message stays: body, tags, keys, properties,
+time of birth.
 
     ORIGIN_GROUP   the group that did not acknowledge it
     1ST_POP_TIME   when it was popped for the first time, in ms
+    POP_ORIGIN     the message that was out, and since when
 
 `reconsume_times` grows by one, unless the client postponed the message and does not want that to
 count. How many redeliveries are enough is decided by clients, as with Apache's broker. Messages
@@ -14,6 +16,7 @@ that were popped in order stay where they are: pops that wait for them are woken
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -89,6 +92,7 @@ def redeliver_slice(broker: Broker) -> None:
     """Redelivers some of what is due. Raises Refused; the rest is due again then."""
     release_due(broker)
     journal = broker.waiting.pops
+    journal.write_unwritten()
     for _ in range(_SLICE_COUNT_MAX):
         point = journal.in_flight.first_due(journal.steady_ms)
         if point is None:
@@ -97,7 +101,7 @@ def redeliver_slice(broker: Broker) -> None:
 
 
 def redeliver(broker: Broker, point: CheckPoint) -> None:
-    """Raises Refused; then some of its messages may be stored already, and are stored again."""
+    """Raises Refused; then some of its messages may be stored already, and are not stored again."""
     group, topic, queue_id = point.key.queue
     offsets = point.open_offsets
     store = broker.store
@@ -108,7 +112,7 @@ def redeliver(broker: Broker, point: CheckPoint) -> None:
         return
     # Apache's popReviveSkipIfGroupAbsent: a group that was deleted gets nothing any more.
     if group in broker.tables.groups or not broker.config.drop_pops_of_lost_groups:
-        lost = [offset for offset in offsets if not _is_redelivered(broker, point, offset)]
+        lost = _not_redelivered(broker, point, offsets)
         if lost:
             log.warning(
                 "%d messages from %d on in queue %d of %s are not redelivered to group %s: they"
@@ -116,6 +120,20 @@ def redeliver(broker: Broker, point: CheckPoint) -> None:
                 *(len(lost), lost[0], queue_id, topic, group),
             )
     broker.waiting.pops.note_acks(point.key, offsets)
+
+
+def _not_redelivered(broker: Broker, point: CheckPoint, offsets: Sequence[int]) -> list[int]:
+    """Redelivers those that are not gone, and returns the others. Raises Refused."""
+    lost = []
+    for index, offset in enumerate(offsets):
+        try:
+            if not _is_redelivered(broker, point, offset):
+                lost.append(offset)
+        except Refused:
+            if index:
+                broker.waiting.pops.close_later(point.key, offsets[:index])
+            raise
+    return lost
 
 
 def _is_redelivered(broker: Broker, point: CheckPoint, offset: int) -> bool:
@@ -143,7 +161,10 @@ def retried(
     message: StoredMessage, point: CheckPoint, target: str, store_host: bytes
 ) -> NewMessage:
     """The message as it comes again."""
-    changes: dict[str, str | None] = {Property.ORIGIN_GROUP: point.key.queue.group}
+    changes: dict[str, str | None] = {
+        Property.ORIGIN_GROUP: point.key.queue.group,
+        Property.POP_ORIGIN: point.key.origin(message.queue_offset),
+    }
     if message.reconsume_times == 0 or Property.FIRST_POP_TIME not in message.properties:
         changes[Property.FIRST_POP_TIME] = str(point.key.pop_time_ms)
     # Stored properties end with a checksum of the record.

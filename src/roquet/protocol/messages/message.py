@@ -89,6 +89,8 @@ class Property:
     POP_CHECK_POINT_OFFSET: Final = "POP_CK_OFFSET"
     FIRST_POP_TIME: Final = "1ST_POP_TIME"
     ORIGIN_GROUP: Final = "ORIGIN_GROUP"
+    # Of ours: which delivery a retry replaces.
+    POP_ORIGIN: Final = "POP_ORIGIN"
     # The rest of 5.x.
     SHARDING_KEY: Final = "__SHARDINGKEY"
     FORWARD_QUEUE_ID: Final = "PROPERTY_FORWARD_QUEUE_ID"

@@ -7,16 +7,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roquet.broker.pop import journal as journal_module
+from roquet.broker.messages.appending import Messages, NewMessage, append_message
+from roquet.broker.pop import journal as journal_module, redelivery as redelivery_module
 from roquet.broker.pop.in_flight import PopKey, QueueOfGroup
 from roquet.broker.pop.journal import PopJournal
 from roquet.broker.pop.redelivery import redeliver_slice
+from roquet.net.errors import Refused
 from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.groups import ResetOffsetHeader
 from roquet.protocol.headers.topics import DeleteTopicHeader
 from roquet.protocol.messages.message import Property, StoredMessage
 from roquet.protocol.messages.record import read_record
+from roquet.store.appends import Appended
 from tests.support.broker_bed import VERSION_5_5_0, BrokerBed, broker_bed
 from tests.support.fake_clock import FakeClock
 from tests.support.popped import GROUP, TOPIC, ack, change, pop
@@ -245,3 +248,103 @@ async def test_a_reset_group_pops_from_there_also_after_a_crash(bed: BrokerBed) 
     bed.broker.tables.offsets.resets.clear()
     bed.broker.waiting.pops.load()
     assert (await pop(client)).bodies == [b"2"]
+
+
+class Crash(Exception):
+    """The process ends here."""
+
+
+def crash(*_: object, **__: object) -> None:
+    raise Crash
+
+
+async def test_a_crash_between_a_redelivery_and_its_record_redelivers_nothing_twice(
+    bed: BrokerBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = bed.connect()
+    for body in (b"a", b"b", b"c"):
+        bed.put(body)
+    await ack(client, (await pop(client)).receipts[1])
+    bed.clock.advance(10)
+    monkeypatch.setattr(PopJournal, "note_acks", crash)
+    with pytest.raises(Crash):
+        redeliver_slice(bed.broker)
+    monkeypatch.undo()
+    bed.broker.waiting.pops.load()
+    redeliver_slice(bed.broker)
+    assert bed.broker.waiting.pops.in_flight.count == 0
+    again = await pop(client)
+    assert again.bodies == [b"a", b"c"]
+    # The same once more, from the retry topic to the retry topic.
+    bed.clock.advance(10)
+    monkeypatch.setattr(PopJournal, "note_acks", crash)
+    with pytest.raises(Crash):
+        redeliver_slice(bed.broker)
+    monkeypatch.undo()
+    bed.broker.waiting.pops.load()
+    redeliver_slice(bed.broker)
+    assert (await pop(client)).bodies == [b"a", b"c"]
+
+
+async def test_what_was_stored_before_the_last_record_of_the_journal_is_another_redelivery(
+    bed: BrokerBed,
+) -> None:
+    """The receipt of a popped retry starts where that of the message does."""
+    client = bed.connect()
+    bed.put(b"a")
+    await pop(client)
+    bed.clock.advance(10)
+    redeliver_slice(bed.broker)
+    await pop(client)
+    bed.broker.waiting.pops.load()
+    bed.clock.advance(10)
+    redeliver_slice(bed.broker)
+    assert (await pop(client)).bodies == [b"a"]
+
+
+async def test_a_crash_in_a_change_leaves_the_message_out_once(
+    bed: BrokerBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = bed.connect()
+    bed.put(b"a")
+    bed.put(b"b")
+    popped = await pop(client)
+    journal = bed.broker.waiting.pops
+    old = PopKey(QUEUE, 0, popped.header.pop_time)
+    new = PopKey(QUEUE, 1, bed.clock.now_ms())
+    monkeypatch.setattr(PopJournal, "note_acks", crash)
+    with pytest.raises(Crash):
+        journal.note_change(old, new, 60_000, is_suspended=False)
+    monkeypatch.undo()
+    journal.load()
+    redeliver_slice(bed.broker)
+    assert journal.in_flight.counts == {QUEUE: 2}
+    bed.clock.advance(10)
+    redeliver_slice(bed.broker)
+    assert (await pop(client)).bodies == [b"a"]
+    assert journal.in_flight.find(new) is not None
+
+
+async def test_a_redelivery_that_is_refused_half_way_stores_nothing_twice(
+    bed: BrokerBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = bed.connect()
+    for body in (b"a", b"b", b"c"):
+        bed.put(body)
+    await pop(client)
+    bed.clock.advance(10)
+    stored: list[NewMessage] = []
+
+    def refuse_the_third(messages: Messages, message: NewMessage) -> Appended:
+        if len(stored) == 2:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "the disk is full")
+        stored.append(message)
+        return append_message(messages, message)
+
+    monkeypatch.setattr(redelivery_module, "append_message", refuse_the_third)
+    with pytest.raises(Refused):
+        redeliver_slice(bed.broker)
+    monkeypatch.undo()
+    redeliver_slice(bed.broker)
+    assert (await pop(client)).bodies == [b"a", b"b", b"c"]
+    assert (await pop(client)).bodies == []
