@@ -23,7 +23,7 @@ from tests.faults.replica_sets import (
 )
 from tests.faults.rig import Rig, in_turn
 from tests.support.etcd_members import missing_etcd
-from tests.support.eventually import happens, let_run
+from tests.support.eventually import happens, let_run, wait_until
 from tests.support.topics import create_topic
 
 _TOPIC: Final = "orders"
@@ -94,7 +94,10 @@ def _twin_of(on: ReplicaSet) -> dict[str, str]:
 def _with_a_twin(on: ReplicaSet, twin: Replica) -> tuple[Findings, Ledger]:
     findings, ledger = Findings(), Ledger()
     master, slave = on.brokers
-    on.start()
+    on.start(master)
+    # With etcd it is elected, and before a busy machine lets the other one be.
+    wait_until(lambda: master.is_master)
+    on.start(slave)
     create_topic(master.address, _TOPIC)
     until_known(_TOPIC, slave)
     if not happens(lambda: ledger.send(master.address, _TOPIC) is Outcome.ACKNOWLEDGED):

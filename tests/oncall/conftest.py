@@ -28,9 +28,9 @@ class OnCall:
         self.one = one
         self.two = two
 
-    def says(self, *words: str, exit_code: int = 0) -> str:
+    def says(self, *words: str, exit_code: int = 0, answer_s: int = ANSWER_S) -> str:
         """What the command prints, both results and remarks."""
-        where = ("-n", self.name_server, "--timeout", str(ANSWER_S))
+        where = ("-n", self.name_server, "--timeout", str(answer_s))
         finished = roquet(*words, *where)
         printed = finished.stdout + finished.stderr
         assert finished.exit_code == exit_code, f"roquet {' '.join(words)}: {printed}"
@@ -81,5 +81,5 @@ def on_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OnCall]
     ):
         started = OnCall(names, one, two)
         wait_until(lambda: len(started.shows("cluster")["brokers"]) == 2)
-        started.says("topic", "create", TOPIC, "--queues", "1")
+        started.says("topic", "create", TOPIC, "--queues", "1", answer_s=30)
         yield started

@@ -21,6 +21,7 @@ from typing import Any, Final, Self
 from tests.support.jars import QUICK_SMALL_JVM, cache_directory, fetch_modules, made_once
 
 JAVA_VERSION: Final = "5.2.0"
+GO_NEEDED: Final = (1, 24)
 GO_MODULE: Final = "github.com/apache/rocketmq-clients/golang/v5@v5.1.3"
 NODE_PACKAGE: Final = "rocketmq-client-nodejs@1.0.8"
 CARGO: Final = """\
@@ -133,6 +134,17 @@ def java_command(home: Path) -> list[str | Path]:
     classes = _built("java", compile_to)
     path = os.pathsep.join((str(classes), f"{jars}/*"))
     return ["java", *QUICK_SMALL_JVM, f"-Duser.home={home}", "-cp", path, "Sdk"]
+
+
+def missing_go() -> str | None:
+    """Why the SDK of Go cannot be built here, if so."""
+    if shutil.which("go") is None:
+        return "go is not installed"
+    found = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=True)
+    major, minor = map(int, found.stdout.removeprefix("go").split(".")[:2])
+    if (major, minor) < GO_NEEDED:
+        return f"the SDK wants Go {GO_NEEDED[0]}.{GO_NEEDED[1]}, here is {found.stdout.strip()}"
+    return None
 
 
 def go_command() -> list[str | Path]:

@@ -7,7 +7,13 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests.support.sdk_programs import SdkProgram, go_command, node_command, rust_command
+from tests.support.sdk_programs import (
+    SdkProgram,
+    go_command,
+    missing_go,
+    node_command,
+    rust_command,
+)
 from tests.support.sdk_stories import NOT_TOLD, STORIES, SdkWorld
 
 pytestmark = [
@@ -17,16 +23,20 @@ pytestmark = [
 
 
 class Sdk(NamedTuple):
-    """`tool` builds it."""
+    """`missing` is why it cannot be built here, if so."""
 
-    tool: str
+    missing: Callable[[], str | None]
     command: Callable[[], list[str | Path]]
 
 
+def missing_tool(name: str) -> Callable[[], str | None]:
+    return lambda: None if shutil.which(name) else f"{name} is not installed"
+
+
 SDKS: Final[Mapping[str, Sdk]] = {
-    "Go 5.1.3": Sdk("go", go_command),
-    "Node.js 1.0.8": Sdk("npm", node_command),
-    "Rust 5.0.0": Sdk("cargo", rust_command),
+    "Go 5.1.3": Sdk(missing_go, go_command),
+    "Node.js 1.0.8": Sdk(missing_tool("npm"), node_command),
+    "Rust 5.0.0": Sdk(missing_tool("cargo"), rust_command),
 }
 
 
@@ -39,10 +49,11 @@ def programs(
 
     def program(language: str) -> SdkProgram:
         sdk = SDKS[language]
-        if shutil.which(sdk.tool) is None:
-            pytest.skip(f"{sdk.tool} is not installed")
+        reason = sdk.missing()
+        if reason is not None:
+            pytest.skip(reason)
         if language not in running:
-            home = tmp_path_factory.mktemp(sdk.tool)
+            home = tmp_path_factory.mktemp("sdk")
             running[language] = SdkProgram(sdk.command(), home, world.endpoint)
         return running[language]
 
