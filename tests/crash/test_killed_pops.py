@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from roquet.broker.pop.receipts import Receipt
 from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.messages.pop_receipt import Receipt
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.common_requests import common_send_header, receipt_of
 from tests.support.killed_pops import PopRecord, pop_through_kills

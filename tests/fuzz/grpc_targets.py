@@ -11,8 +11,6 @@ import h2.config
 import h2.connection
 from google.protobuf.message import DecodeError
 
-from roquet.broker.errors import BadReceipt
-from roquet.broker.pop.receipts import Receipt
 from roquet.grpc.calls import read_timeout
 from roquet.grpc.errors import Http2Broken
 from roquet.grpc.http2 import Http2Session
@@ -21,6 +19,8 @@ from roquet.grpc.methods import UNIMPLEMENTED
 from roquet.grpc.schema import MESSAGES, SERVICE, pb
 from roquet.net.errors import BadProxyHeader
 from roquet.net.proxy_protocol import ProxyHeader
+from roquet.protocol.errors import BadMessage
+from roquet.protocol.messages.pop_receipt import Receipt
 
 _NAMES: Final = [line.partition(":")[0] for line in MESSAGES.strip().splitlines()]
 _STREAM_COUNT_MAX: Final = 16
@@ -78,7 +78,7 @@ def messages(data: bytes) -> None:
     assert again.SerializeToString() == message.SerializeToString()
     if name in ("Timestamp", "Duration"):
         ms_of(message)
-    with suppress(BadReceipt):
+    with suppress(BadMessage):
         Receipt.read(getattr(message, "receipt_handle", ""))
 
 

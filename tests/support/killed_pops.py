@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from roquet.broker.pop.receipts import Receipt
 from roquet.protocol.codes import RequestCode, ResponseCode
+from roquet.protocol.messages.pop_receipt import Receipt
 from tests.support.blocking_peer import BlockingPeer, PeerGone
 from tests.support.eventually import wait_until
 from tests.support.our_cluster import OurBroker

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from roquet.broker.pop.receipts import Receipt
+from roquet.protocol.messages.pop_receipt import Receipt
 from roquet.protocol.names import REVIVE_GROUP
 from tests.support.broker_bed import BrokerBed, broker_bed
 from tests.support.popped import GROUP, TOPIC, Popped, ack, change, pop

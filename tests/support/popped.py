@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from roquet.broker.pop.receipts import Receipt
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import read_header
@@ -14,6 +13,7 @@ from roquet.protocol.headers.pop import (
     PopMessageReplyHeader,
 )
 from roquet.protocol.messages.message import StoredMessage
+from roquet.protocol.messages.pop_receipt import Receipt
 from roquet.protocol.messages.record import split_records
 from roquet.protocol.names import pop_retry_topic
 from tests.support.broker_bed import VERSION_5_5_0, BedClient

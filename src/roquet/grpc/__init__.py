@@ -44,7 +44,7 @@ def load_endpoint() -> "ServeGrpc":
         remedy = "install it (on Debian: apt-get install libnghttp2-14)"
         raise GrpcMissing(f"the library nghttp2 ({error})", remedy) from None
     try:
-        from roquet.grpc.server import serve_grpc  # noqa: PLC0415
+        from roquet.grpc.in_broker.server import serve_grpc  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise GrpcMissing(str(error.name), "pip install 'roquet[grpc]'") from None
     return serve_grpc

@@ -2,10 +2,8 @@
 
 from typing import Final
 
-from roquet.broker.broker import Broker
 from roquet.grpc.codes import Code, RefusedCall
 from roquet.grpc.schema import Message
-from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.names import BUILT_IN_GROUPS, has_name_characters, is_name, is_system_topic
 
 GROUP_SIZE_MAX: Final = 255
@@ -28,11 +26,7 @@ def group_name(resource: Message) -> str:
     return name
 
 
-def found_topic(broker: Broker, resource: Message) -> TopicConfig:
-    """Raises RefusedCall. No topic is created: SDKs check at their start that there is one."""
-    name = topic_name(resource)
-    topic = broker.tables.topics.find(name)
-    if topic is None:
-        text = f"topic {name!r} does not exist: create it, clients of gRPC do not"
-        raise RefusedCall(Code.TOPIC_NOT_FOUND, text)
-    return topic
+def missing_topic(name: str) -> RefusedCall:
+    """No topic is created: SDKs check at their start that there is one."""
+    text = f"topic {name!r} does not exist: create it, clients of gRPC do not"
+    return RefusedCall(Code.TOPIC_NOT_FOUND, text)

@@ -12,13 +12,12 @@ import hmac
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from roquet.access.accounts import AccessRules, Account, lacking
 from roquet.access.needs import group_need
 from roquet.access.policies import wanted_by
-from roquet.access.users import User, refusal
-from roquet.broker.broker import Access, Broker
+from roquet.access.users import User, UserRules, refusal
 from roquet.grpc.calls import Call
 from roquet.grpc.codes import Code, RefusedCall
 from roquet.grpc.schema import Message
@@ -34,16 +33,24 @@ _SIGNED: Final = "x-mq-date-time"
 _TIME_FORM: Final = "%Y%m%dT%H%M%SZ"
 
 
-def check_access(broker: Broker, call: Call, needs: Iterable[Need]) -> None:
-    """Raises RefusedCall. Without access control everything is allowed."""
-    if broker.access.guard is None:
-        return
-    sender = _authenticated(broker.access, call)
-    if sender is not None and broker.config.grpc_signature_age_s_max:
-        now_s = broker.clock.now_ms() // 1000
-        _check_age(call, now_s, broker.config.grpc_signature_age_s_max)
+class CallRules(NamedTuple):
+    """Accounts of 4.x, users of 5.x, and how they are checked."""
+
+    accounts: AccessRules | None
+    users: UserRules | None
+    # Whether the policies of users are obeyed.
+    has_policies: bool
+    # Older signatures are refused; 0 accepts them for ever.
+    signature_age_s_max: int
+
+
+def check_signature(rules: CallRules, call: Call, needs: Iterable[Need], now_s: int) -> None:
+    """Raises RefusedCall."""
+    sender = _authenticated(rules, call)
+    if sender is not None and rules.signature_age_s_max:
+        _check_age(call, now_s, rules.signature_age_s_max)
     if isinstance(sender, User):
-        if broker.config.authorization:
+        if rules.has_policies:
             _check_policies(sender, call, needs)
         return
     lack = None if sender is None else lacking(sender, needs)
@@ -58,17 +65,17 @@ def _check_policies(user: User, call: Call, needs: Iterable[Need]) -> None:
         raise RefusedCall(Code.UNAUTHORIZED, reason)
 
 
-def _authenticated(access: Access, call: Call) -> Account | User | None:
+def _authenticated(given: CallRules, call: Call) -> Account | User | None:
     """None where a trusted address needs no account. Raises RefusedCall."""
     ip = call.connection.peer_ip
-    rules = _NO_ACCOUNTS if access.accounts is None else access.accounts.rules
+    rules = given.accounts or _NO_ACCOUNTS
     if rules.trusts(ip):
         return None
     found = _AUTHORIZATION.fullmatch(call.metadata.get("authorization", ""))
     if found is None or not found[1]:
-        text = "this broker has access control: give the SDK an access key and its secret"
+        text = "there is access control here: give the SDK an access key and its secret"
         raise RefusedCall(Code.UNAUTHORIZED, text)
-    user = None if access.users is None else access.users.rules.users.get(found[1])
+    user = None if given.users is None else given.users.users.get(found[1])
     if user is not None:
         _check_signature(call, found, user.password)
         if not user.is_enabled:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roquet.grpc.server import serve_grpc
+from roquet.grpc.in_broker.server import serve_grpc
 from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.host import Address
 from tests.support.broker_bed import BrokerBed, broker_bed

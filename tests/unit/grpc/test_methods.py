@@ -7,8 +7,8 @@ import pytest
 from roquet.broker.pop.redelivery import redeliver_slice
 from roquet.grpc.clients import GONE_AFTER_S
 from roquet.grpc.codes import ClientType, Code, MessageType
+from roquet.grpc.outgoing import consistent_hash, java_hash
 from roquet.grpc.schema import Message, pb
-from roquet.grpc.sending import consistent_hash, java_hash
 from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.messages.message import Property, StoredMessage
 from tests.support.broker_bed import BrokerBed

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from roquet.grpc.codes import Code
+from roquet.grpc.in_broker.server import serve_grpc
 from roquet.grpc.schema import pb
-from roquet.grpc.server import serve_grpc
 from roquet.protocol.host import Address
 from tests.support.broker_bed import broker_bed
 from tests.support.fake_clock import START_MS

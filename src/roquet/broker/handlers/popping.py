@@ -22,7 +22,7 @@ from roquet.broker.pop.journal import POP_COUNT_MAX
 from roquet.broker.pop.poll_counts import PollKey
 from roquet.broker.pop.polling import answer_notification, answer_pop
 from roquet.broker.pop.popping import ANY_QUEUE, peek
-from roquet.broker.pop.receipts import ORDERED_QUEUE_ID, Receipt
+from roquet.broker.pop.receipts import read_receipt
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Reply, Request, on
 from roquet.protocol.bodies.body import read_body
@@ -39,6 +39,7 @@ from roquet.protocol.headers.pop import (
     PollingInfoReplyHeader,
     PopMessageHeader,
 )
+from roquet.protocol.messages.pop_receipt import ORDERED_QUEUE_ID, Receipt
 from roquet.protocol.names import is_name, pop_retry_topic
 
 # A pop that reaches the broker this long after its time would be answered in vain.
@@ -130,7 +131,7 @@ def ack_message(broker: Broker, request: Request[AckMessageHeader]) -> Answer:
     header = request.header
     check_is_master(broker.config)
     _check_offset(broker, header)
-    receipt = Receipt.read(header.extra_info)
+    receipt = read_receipt(header.extra_info)
     request.connection.check_room_to_defer()
     queue = QueueOfGroup(header.consumer_group, header.topic, header.queue_id)
     if receipt.revive_queue_id != ORDERED_QUEUE_ID:
@@ -196,7 +197,7 @@ def change_invisible_time(broker: Broker, request: Request[ChangeInvisibleTimeHe
             ResponseCode.INVALID_PARAMETER,
             f"a message cannot be invisible for {header.invisible_time} ms",
         )
-    receipt = Receipt.read(header.extra_info)
+    receipt = read_receipt(header.extra_info)
     broker.messages.acks.check_room(request)
     queue = QueueOfGroup(header.consumer_group, header.topic, header.queue_id)
     receipt = receipt._replace(offset=header.offset)

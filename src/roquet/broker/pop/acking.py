@@ -11,7 +11,7 @@ from roquet.broker.broker import Broker
 from roquet.broker.pop.in_flight import PopKey, QueueOfGroup
 from roquet.broker.pop.journal import JOURNAL_QUEUE_ID
 from roquet.broker.pop.ordered_popping import ack_in_order, change_in_order
-from roquet.broker.pop.receipts import ORDERED_QUEUE_ID, Receipt
+from roquet.protocol.messages.pop_receipt import ORDERED_QUEUE_ID, Receipt
 
 
 class ChangedTime(NamedTuple):

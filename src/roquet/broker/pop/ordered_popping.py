@@ -29,13 +29,13 @@ from roquet.broker.pop.journal import PopJournal
 from roquet.broker.pop.ordered_queue import OrderedQueue, Outing
 from roquet.broker.pop.poll_counts import PollKey
 from roquet.broker.pop.popping import ANY_QUEUE, position, queues_in_turn
-from roquet.broker.pop.receipts import ORDERED_QUEUE_ID, Receipt
 from roquet.broker.pop.taken import FOUND, Batch, Taken, offset_of
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.errors import BadMessage
 from roquet.protocol.headers.pop import PopMessageHeader
 from roquet.protocol.messages.message import Property
+from roquet.protocol.messages.pop_receipt import ORDERED_QUEUE_ID, Receipt
 from roquet.protocol.messages.properties import property_of_bytes
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import dlq_topic

@@ -14,13 +14,14 @@ from roquet.broker.messages.subscriptions import Filter
 from roquet.broker.pop.in_flight import PopKey, QueueOfGroup
 from roquet.broker.pop.journal import JOURNAL_QUEUE_ID, PopJournal
 from roquet.broker.pop.poll_counts import PollKey
-from roquet.broker.pop.receipts import TopicKind, kind_of
+from roquet.broker.pop.receipts import kind_of
 from roquet.broker.pop.taken import FOUND, NOTHING, Batch, Taken, offset_of
 from roquet.broker.settings.config import BrokerConfig
 from roquet.net.errors import Refused
 from roquet.net.router import Reply
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.headers.pop import PopMessageHeader, PopMessageReplyHeader
+from roquet.protocol.messages.pop_receipt import TopicKind
 from roquet.protocol.names import pop_retry_topic
 from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import QueueReadLimits, ReadResult

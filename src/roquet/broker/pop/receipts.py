@@ -7,78 +7,30 @@ The reply to a pop has, for all its messages, three texts:
     orderCountInfo    0 3 0;0 qo3%18 1       of ordered pops: kind, queue, how often each of them
                                              was popped before at least; the same of one message
 
-Of these a client makes the receipt of each message, its property POP_CK:
-
-    17 1794934487260 15000 0 0 broker-a 3 18
-
-    start of the check point, time of the pop and time invisible in ms, queue of the journal, kind,
-    broker, queue, offset. The kind is 0 for the topic that was asked for, 1 for its retry topic,
-    2 for its retry topic of the second form.
+Of these a client makes the receipt of each message, as `protocol` writes it.
 
 Messages of a retry topic carry the receipt already, and look like messages of the topic itself: no
 client has to know of retry topics.
 """
 
-import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
 
 from roquet.broker.errors import BadReceipt
+from roquet.protocol.errors import BadMessage
 from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import Property
+from roquet.protocol.messages.pop_receipt import Receipt, TopicKind
 from roquet.protocol.messages.properties import PROPERTIES_SIZE_MAX
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import RETRY_PREFIX
 
-# In place of a queue of the journal, of ordered pops.
-ORDERED_QUEUE_ID: Final = 999
 
-_NUMBER: Final = "([0-9]{1,19})"
-_WORD: Final = "([^ ]*)"
-_FORM: Final = re.compile(
-    " ".join([_NUMBER] * 4 + [_WORD] * 2 + [_NUMBER] * 2),
-)
-
-
-class TopicKind:
-    """The kinds of topics in receipts."""
-
-    TOPIC: Final = "0"
-    RETRY: Final = "1"
-    RETRY_V2: Final = "2"
-
-
-class Receipt(NamedTuple):
-    start_offset: int
-    pop_time_ms: int
-    invisible_ms: int
-    revive_queue_id: int
-    kind: str
-    broker_name: str
-    queue_id: int
-    offset: int
-
-    @property
-    def text(self) -> str:
-        return " ".join(map(str, self))
-
-    @classmethod
-    def read(cls, text: str) -> "Receipt":
-        """Raises BadReceipt."""
-        found = _FORM.fullmatch(text)
-        if found is None:
-            raise BadReceipt(text)
-        start, pop_time, invisible, revive_queue, kind, broker_name, queue, offset = found.groups()
-        return cls(
-            int(start),
-            int(pop_time),
-            int(invisible),
-            int(revive_queue),
-            kind,
-            broker_name,
-            int(queue),
-            int(offset),
-        )
+def read_receipt(text: str) -> Receipt:
+    """Raises BadReceipt."""
+    try:
+        return Receipt.read(text)
+    except BadMessage:
+        raise BadReceipt(text) from None
 
 
 def kind_of(topic: str) -> str:

@@ -5,18 +5,11 @@ from typing import Final, NamedTuple, final
 
 from roquet.broker.broker import Broker
 from roquet.broker.pop.in_flight import QueueOfGroup
-from roquet.broker.pop.receipts import (
-    Receipt,
-    TopicKind,
-    kind_of,
-    offsets_info,
-    start_info,
-    times_info,
-    with_receipt,
-)
+from roquet.broker.pop.receipts import kind_of, offsets_info, start_info, times_info, with_receipt
 from roquet.net.router import Reply
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.headers.pop import PopMessageHeader, PopMessageReplyHeader
+from roquet.protocol.messages.pop_receipt import Receipt, TopicKind
 from roquet.store.reading.queue_reading import ReadStatus, records_in
 
 NOTHING: Final = "NO_MESSAGE_IN_QUEUE"

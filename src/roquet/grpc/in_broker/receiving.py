@@ -26,50 +26,44 @@ from roquet.broker.pop.in_flight import QueueOfGroup
 from roquet.broker.pop.ordered_popping import OrderedPopping
 from roquet.broker.pop.poll_counts import PollKey
 from roquet.broker.pop.popping import ANY_QUEUE, Popping, retry_topics
-from roquet.broker.pop.receipts import Receipt
 from roquet.broker.pop.taken import Taken
 from roquet.grpc.calls import Call
-from roquet.grpc.clients import RENEWED_MS, GrpcClient, Held, hold, release
-from roquet.grpc.codes import Code, FilterType, RefusedCall, refusal_status, status_of
-from roquet.grpc.message_form import ms_of, put_time, shown_message
-from roquet.grpc.names import found_topic, group_name
-from roquet.grpc.schema import Message, pb
+from roquet.grpc.clients import GrpcClient
+from roquet.grpc.codes import Code, RefusedCall, refusal_status, status_of
+from roquet.grpc.in_broker.registration import Held, hold, release
+from roquet.grpc.in_broker.routing import found_topic
+from roquet.grpc.message_form import shown_message
+from roquet.grpc.names import group_name
+from roquet.grpc.receives import Wish, finish_empty, poll_s, send_messages, wish_of
+from roquet.grpc.schema import Message
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.headers.pop import PopMessageHeader
 from roquet.protocol.messages.message import Property, StoredMessage
+from roquet.protocol.messages.pop_receipt import Receipt
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import dlq_topic
-from roquet.protocol.subscription import ExpressionType, parse_subscription
 
-BATCH_COUNT_MAX: Final = 32
-INVISIBLE_MS_MIN: Final = 10_000
-INVISIBLE_MS_MAX: Final = 12 * 3_600_000
-POLL_S_MAX: Final = 20.0
-# A poll is answered so long before its client stops waiting.
-_MARGIN_S: Final = 0.2
 _INIT_MAX: Final = 1
 
 
 class Wanted(NamedTuple):
     """What a client asked for."""
 
+    wish: Wish
     pop: PopMessageHeader
     filter: Filter
-    # By which tags are compared, where hashes have been; empty for all.
-    tags: frozenset[str]
-    is_renewed: bool
 
 
-def receive_message(broker: Broker, client: GrpcClient, call: Call, request: Message) -> None:
+def receive_message(broker: Broker, client: GrpcClient[Held], call: Call, request: Message) -> None:
     """Raises Refused."""
     check_is_master(broker.config)
     wanted = _wanted(broker, request)
     receiving = _Receiving(broker, client, call, wanted)
     if receiving.look():
         return
-    timeout_s = _poll_s(call, request)
+    timeout_s = poll_s(call, request)
     key = receiving.key
     if timeout_s <= 0:
         receiving.give_up()
@@ -80,54 +74,33 @@ def receive_message(broker: Broker, client: GrpcClient, call: Call, request: Mes
 
 
 def _wanted(broker: Broker, request: Message) -> Wanted:
-    group = group_name(request.group)
     topic = found_topic(broker, request.message_queue.topic).topic_name
-    check_readable(broker, topic, ANY_QUEUE, group)
-    invisible_ms = ms_of(request.invisible_duration)
-    if request.auto_renew:
-        invisible_ms = RENEWED_MS
-    elif not INVISIBLE_MS_MIN <= invisible_ms <= INVISIBLE_MS_MAX:
-        text = (
-            f"messages are invisible for {INVISIBLE_MS_MIN // 1000} s to"
-            f" {INVISIBLE_MS_MAX // 3_600_000} h and not for {invisible_ms} ms"
-        )
-        raise RefusedCall(Code.ILLEGAL_INVISIBLE_TIME, text)
-    expression = request.filter_expression
-    is_sql = expression.type == FilterType.SQL
-    kind = ExpressionType.SQL92 if is_sql else ExpressionType.TAG
+    check_readable(broker, topic, ANY_QUEUE, group_name(request.group))
+    wish = wish_of(request)
     pop = PopMessageHeader(
-        consumer_group=group,
+        consumer_group=wish.group,
         topic=topic,
         queue_id=ANY_QUEUE,
-        max_msg_nums=max(1, min(request.batch_size, BATCH_COUNT_MAX)),
-        invisible_time=invisible_ms,
+        max_msg_nums=wish.count_max,
+        invisible_time=wish.invisible_ms,
         poll_time=0,
         born_time=0,
         init_mode=_INIT_MAX,
-        exp_type=kind,
-        exp=expression.expression,
-        order=group_settings(broker, group).consume_message_orderly,
-        attempt_id=request.attempt_id,
+        exp_type=wish.subscription.expression_type,
+        exp=wish.subscription.expression,
+        order=group_settings(broker, wish.group).consume_message_orderly,
+        attempt_id=wish.attempt_id,
     )
-    wanted = filter_of_pop(pop.exp, pop.exp_type, broker.config)
-    tags = () if is_sql else parse_subscription("", expression.expression or "*").tags
-    return Wanted(pop, wanted, frozenset(tags), request.auto_renew)
-
-
-def _poll_s(call: Call, request: Message) -> float:
-    poll_s = POLL_S_MAX
-    if request.HasField("long_polling_timeout"):
-        poll_s = min(poll_s, ms_of(request.long_polling_timeout) / 1000)
-    if call.timeout_s is not None:
-        poll_s = min(poll_s, call.timeout_s - _MARGIN_S)
-    return poll_s
+    return Wanted(wish, pop, filter_of_pop(pop.exp, pop.exp_type, broker.config))
 
 
 @final
 class _Receiving:
     """One call, from its first look to its answer; waits like a pop of remoting."""
 
-    def __init__(self, broker: Broker, client: GrpcClient, call: Call, wanted: Wanted) -> None:
+    def __init__(
+        self, broker: Broker, client: GrpcClient[Held], call: Call, wanted: Wanted
+    ) -> None:
         self._broker = broker
         self._client = client
         self._call = call
@@ -165,7 +138,7 @@ class _Receiving:
             has_any = popping.take()
         except Refused as refused:
             self._end_wait()
-            self._finish(refusal_status(refused))
+            finish_empty(self._call, refusal_status(refused))
             return True
         if not has_any:
             if popping.taken.has_more_to_see:
@@ -184,7 +157,7 @@ class _Receiving:
     def give_up(self) -> None:
         self._end_wait()
         self._broker.statistics.count_miss()
-        self._finish(status_of(Code.MESSAGE_NOT_FOUND, "no new message"))
+        finish_empty(self._call, status_of(Code.MESSAGE_NOT_FOUND, "no new message"))
 
     def _end_wait(self) -> None:
         if self._is_waiting:
@@ -205,11 +178,11 @@ class _Receiving:
         if not self._call.is_open:
             return  # It was given back when the call was closed.
         if code is not ResponseCode.SUCCESS:
-            self._finish(status_of(Code.INTERNAL_SERVER_ERROR, "the disk has failed"))
+            finish_empty(self._call, status_of(Code.INTERNAL_SERVER_ERROR, "the disk has failed"))
             return
         messages = list(self._shown(taken))
         if not messages:
-            self._finish(status_of(Code.MESSAGE_NOT_FOUND, "no match message"))
+            finish_empty(self._call, status_of(Code.MESSAGE_NOT_FOUND, "no match message"))
             return
         self._broker.statistics.count_get(
             self._wanted.pop.consumer_group,
@@ -217,13 +190,7 @@ class _Receiving:
             len(messages),
             sum(len(each.body) for each in messages),
         )
-        self._send(pb.ReceiveMessageResponse(status=status_of(Code.OK)))
-        for message in messages:
-            self._send(pb.ReceiveMessageResponse(message=message))
-        last = pb.ReceiveMessageResponse()
-        put_time(last.delivery_timestamp, self._broker.clock.now_ms())
-        self._send(last)
-        self._call.finish()
+        send_messages(self._call, messages, self._broker.clock.now_ms())
 
     def _shown(self, taken: Taken) -> Iterator[Message]:
         """The messages, but for those that the client does not want, or has had too often."""
@@ -249,7 +216,7 @@ class _Receiving:
         try:
             message = read_record(record)
             message.reconsume_times = max(message.reconsume_times, times)
-            is_wanted = not self._wanted.tags or message.tags in self._wanted.tags
+            is_wanted = self._wanted.wish.wants(message)
             if is_wanted and message.reconsume_times >= attempts_max:
                 send_to_dlq(broker, message, pop.consumer_group)
                 is_wanted = False
@@ -258,16 +225,9 @@ class _Receiving:
             return None  # It comes again when its time is over.
         if shown is None:
             acknowledge(broker, queue, receipt, (receipt.offset,))
-        elif self._wanted.is_renewed:
+        elif self._wanted.wish.is_renewed:
             hold(broker, self._client, queue, receipt)
         return shown
-
-    def _finish(self, status: Message) -> None:
-        self._send(pb.ReceiveMessageResponse(status=status))
-        self._call.finish()
-
-    def _send(self, response: Message) -> None:
-        self._call.send(response.SerializeToString())
 
 
 def _given(taken: Taken) -> Iterator[Held]:

@@ -6,46 +6,41 @@ was restarted knows it, too. One whose time is over is refused, unless the messa
 it: the messages of a push consumer are, for as long as that lives.
 """
 
-from typing import Final
-
 from roquet.broker.broker import Broker
-from roquet.broker.errors import BadReceipt
 from roquet.broker.handlers.answers import check_is_master
 from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.pop.acking import acknowledge, change_time
 from roquet.broker.pop.in_flight import PopKey, QueueOfGroup
-from roquet.broker.pop.receipts import ORDERED_QUEUE_ID, Receipt, TopicKind
 from roquet.grpc.calls import Call
 from roquet.grpc.clients import GrpcClient
 from roquet.grpc.codes import (
     Code,
     RefusedCall,
     code_of,
-    common_status,
     refusal_status,
     status_of,
 )
-from roquet.grpc.message_form import ms_of
-from roquet.grpc.names import found_topic, group_name
-from roquet.grpc.receiving import INVISIBLE_MS_MAX, send_to_dlq
+from roquet.grpc.in_broker.receiving import send_to_dlq
+from roquet.grpc.in_broker.registration import Held
+from roquet.grpc.in_broker.routing import found_topic
+from roquet.grpc.names import group_name
+from roquet.grpc.receives import ack_answer, changed_ms, check_entries, late_receipt
 from roquet.grpc.schema import Message, pb
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.errors import BadMessage
+from roquet.protocol.messages.pop_receipt import ORDERED_QUEUE_ID, Receipt
 from roquet.protocol.messages.record import read_record
-from roquet.protocol.names import pop_retry_topic
 from roquet.store.reading.queue_reading import QueueReadLimits
 
-ENTRY_COUNT_MAX: Final = 1024
 
-
-def ack_message(broker: Broker, client: GrpcClient | None, call: Call, request: Message) -> None:
+def ack_message(
+    broker: Broker, client: GrpcClient[Held] | None, call: Call, request: Message
+) -> None:
     """Raises Refused."""
     check_is_master(broker.config)
     group, topic = group_name(request.group), found_topic(broker, request.topic).topic_name
-    if not 0 < len(request.entries) <= ENTRY_COUNT_MAX:
-        text = f"a request acknowledges 1 to {ENTRY_COUNT_MAX} messages"
-        raise RefusedCall(Code.BAD_REQUEST, text)
+    check_entries(request)
     ends = [0]
     statuses = []
     for entry in request.entries:
@@ -63,28 +58,18 @@ def ack_message(broker: Broker, client: GrpcClient | None, call: Call, request: 
         if code is not ResponseCode.SUCCESS:
             late = status_of(code_of(code), "the message may come again")
             found = [late if each.code == Code.OK else each for each in statuses]
-        entries = [
-            pb.AckMessageResultEntry(
-                message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status
-            )
-            for entry, status in zip(request.entries, found, strict=True)
-        ]
-        response = pb.AckMessageResponse(status=common_status(found), entries=entries)
-        call.answer(response.SerializeToString())
+        call.answer(ack_answer(request, found).SerializeToString())
 
     broker.messages.acks.when_settled(max(ends), answer, OnTimeout.REFUSE)
 
 
 def change_invisible_duration(
-    broker: Broker, client: GrpcClient | None, call: Call, request: Message
+    broker: Broker, client: GrpcClient[Held] | None, call: Call, request: Message
 ) -> None:
     """Raises Refused."""
     check_is_master(broker.config)
     group, topic = group_name(request.group), found_topic(broker, request.topic).topic_name
-    invisible_ms = ms_of(request.invisible_duration)
-    if not 0 <= invisible_ms <= INVISIBLE_MS_MAX:
-        text = f"a message is invisible for at most {INVISIBLE_MS_MAX // 3_600_000} h"
-        raise RefusedCall(Code.ILLEGAL_INVISIBLE_TIME, text)
+    invisible_ms = changed_ms(request)
     queue, receipt = _held(broker, group, topic, request.receipt_handle)
     changed = change_time(broker, queue, receipt, invisible_ms, is_suspended=request.suspend)
     if client is not None:
@@ -99,7 +84,9 @@ def change_invisible_duration(
     broker.messages.acks.when_settled(changed.end, answer, OnTimeout.REFUSE)
 
 
-def forward_to_dlq(broker: Broker, client: GrpcClient | None, call: Call, request: Message) -> None:
+def forward_to_dlq(
+    broker: Broker, client: GrpcClient[Held] | None, call: Call, request: Message
+) -> None:
     """Raises Refused."""
     check_is_master(broker.config)
     group, topic = group_name(request.group), found_topic(broker, request.topic).topic_name
@@ -127,16 +114,12 @@ def _held(broker: Broker, group: str, topic: str, handle: str) -> tuple[QueueOfG
     """What a receipt handle is about. Raises RefusedCall."""
     try:
         receipt = Receipt.read(handle)
-    except BadReceipt as error:
-        raise RefusedCall(Code.INVALID_RECEIPT_HANDLE, error.remark) from None
-    name = topic
-    if receipt.kind != TopicKind.TOPIC:
-        name = pop_retry_topic(group, topic, is_v2=receipt.kind == TopicKind.RETRY_V2)
-    queue = QueueOfGroup(group, name, receipt.queue_id)
-    is_over = receipt.pop_time_ms + receipt.invisible_ms <= broker.clock.now_ms()
+    except BadMessage as error:
+        raise RefusedCall(Code.INVALID_RECEIPT_HANDLE, str(error)) from None
+    queue = QueueOfGroup(group, receipt.topic_for(group, topic), receipt.queue_id)
+    is_over = receipt.end_ms <= broker.clock.now_ms()
     if is_over and not _is_out(broker, queue, receipt):
-        text = "its time is over, and the message comes again, or has come again"
-        raise RefusedCall(Code.INVALID_RECEIPT_HANDLE, text)
+        raise late_receipt()
     return queue, receipt
 
 

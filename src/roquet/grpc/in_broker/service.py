@@ -1,0 +1,102 @@
+"""The broker of this process as what answers calls."""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import final
+
+from roquet.broker.broker import Broker
+from roquet.broker.membership import connection_lost
+from roquet.grpc.calls import Call
+from roquet.grpc.clients import GrpcClient, GrpcClients
+from roquet.grpc.in_broker.acking import ack_message, change_invisible_duration, forward_to_dlq
+from roquet.grpc.in_broker.receiving import receive_message
+from roquet.grpc.in_broker.registration import Held, register, release, renew
+from roquet.grpc.in_broker.routing import query_assignment, query_route
+from roquet.grpc.in_broker.sending import end_transaction, recall_message, send_message
+from roquet.grpc.schema import Message
+from roquet.grpc.settings import group_of, merged_settings
+from roquet.grpc.signatures import CallRules, check_signature
+from roquet.net.router import Need
+
+
+@final
+class BrokerService:
+    """`serving` is the current broker, None while it restarts."""
+
+    def __init__(self, serving: Callable[[], Broker | None]) -> None:
+        self._serving = serving
+        self.clients: GrpcClients[Held] = GrpcClients(self)
+
+    @property
+    def unavailable(self) -> str | None:
+        return "the broker restarts" if self._serving() is None else None
+
+    @property
+    def _broker(self) -> Broker:
+        broker = self._serving()
+        assert broker is not None, "no call is answered while it is unavailable"
+        return broker
+
+    def renew_held(self) -> None:
+        broker = self._serving()
+        if broker is not None and not broker.config.is_slave:
+            renew(broker, self.clients)
+
+    # Clients.
+
+    def register(self, client: GrpcClient[Held]) -> None:
+        register(self._broker, client)
+
+    def unregister(self, client: GrpcClient[Held], held: Collection[Held]) -> None:
+        broker = self._serving()
+        if broker is not None:
+            connection_lost(broker, client)
+            for each in held:
+                release(broker, each)
+
+    def check_access(self, call: Call, needs: Iterable[Need]) -> None:
+        """Raises RefusedCall. Without access control everything is allowed."""
+        broker = self._broker
+        access, config = broker.access, broker.config
+        if access.guard is None:
+            return
+        rules = CallRules(
+            None if access.accounts is None else access.accounts.rules,
+            None if access.users is None else access.users.rules,
+            has_policies=config.authorization,
+            signature_age_s_max=config.grpc_signature_age_s_max,
+        )
+        check_signature(rules, call, needs, broker.clock.now_ms() // 1000)
+
+    def take_settings(self, call: Call, settings: Message) -> None:
+        name = group_of(settings)
+        group = None if name is None else self._broker.tables.groups.find(name)
+        self.clients.take_settings(call, merged_settings(settings, group))
+
+    # Methods.
+
+    def query_route(self, _call: Call, request: Message) -> Message:
+        return query_route(self._broker, request)
+
+    def query_assignment(self, _call: Call, request: Message) -> Message:
+        return query_assignment(self._broker, request)
+
+    def send_message(self, call: Call, request: Message) -> None:
+        send_message(self._broker, call, request)
+
+    def end_transaction(self, call: Call, request: Message) -> None:
+        end_transaction(self._broker, call, request)
+
+    def recall_message(self, call: Call, request: Message) -> None:
+        recall_message(self._broker, call, request)
+
+    def receive_message(self, call: Call, request: Message) -> None:
+        receive_message(self._broker, self.clients.of(call), call, request)
+
+    def ack_message(self, call: Call, request: Message) -> None:
+        ack_message(self._broker, self.clients.find(call), call, request)
+
+    def change_invisible_duration(self, call: Call, request: Message) -> None:
+        change_invisible_duration(self._broker, self.clients.find(call), call, request)
+
+    def forward_to_dlq(self, call: Call, request: Message) -> None:
+        forward_to_dlq(self._broker, self.clients.find(call), call, request)
