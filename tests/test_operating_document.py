@@ -11,7 +11,17 @@ from tests.support.page_blocks import DOCS, blocks_of
 PAGE = DOCS / "operating.md"
 
 # What is described elsewhere, and what it stands for here.
-OF_OTHER_PAGES = {"up", "namesrv", "broker", "store", "frames", "spark", "mqadmin", "account"}
+OF_OTHER_PAGES = {
+    "up",
+    "namesrv",
+    "broker",
+    "proxy",
+    "store",
+    "frames",
+    "spark",
+    "mqadmin",
+    "account",
+}
 
 
 COMMANDS = [line for block in blocks_of(PAGE) for line in block.commands]

@@ -1,4 +1,4 @@
-"""Our own servers as processes: `roquet namesrv`, `roquet broker` and `roquet up`.
+"""Our own servers as processes: `roquet namesrv`, `broker`, `proxy` and `up`.
 
 They can be stopped, killed and started again on the same directory and port. Used as context
 managers they are stopped at the end, and then have to end well and to have logged no error.
@@ -105,6 +105,10 @@ class OurServer:
         log_start = self._log_path.stat().st_size
         self._process.send_signal(signal.SIGHUP)
         wait_until(lambda: "certificates reloaded" in self._log(log_start))
+
+    def send_signal(self, number: signal.Signals) -> None:
+        assert self._process is not None, "not started"
+        self._process.send_signal(number)
 
     def until_ended(self, patience_s: float = _STOP_TIMEOUT_S) -> int:
         """Returns how it ended by itself. Raises OurServerFailed when it keeps running."""
@@ -229,6 +233,22 @@ class OurBroker(OurServer):
 
     def __str__(self) -> str:
         return f"our broker {self.broker_name} at {self.address}"
+
+
+class OurProxy(OurServer):
+    """`roquet proxy` in front of any cluster. `arguments` are further words of the command line."""
+
+    def __init__(self, directory: Path, name_server: str, *arguments: str) -> None:
+        super().__init__(directory, r"^ready grpc=(\S+)\n")
+        # Not port 0: after a restart it has to be the same one.
+        self.endpoint = f"{HOST}:{free_port()}"
+        self._arguments = ("-n", name_server, "--listen", self.endpoint, *arguments)
+
+    def command(self) -> list[str]:
+        return ["proxy", *self._arguments]
+
+    def __str__(self) -> str:
+        return f"our proxy at {self.endpoint}"
 
 
 class OurCluster(OurServer):

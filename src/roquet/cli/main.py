@@ -36,6 +36,9 @@ _COMMANDS: Final = {
         ("status", "config", "writes", "promote", "demote", "forget"),
         "roquet.cli.broker_admin",
     ),
+    "proxy": _Command(
+        "roquet.cli.proxy", "Run a proxy: SDKs of RocketMQ 5.x reach a cluster through it, by gRPC."
+    ),
     "cluster": _Command("roquet.cli.cluster", "Show all brokers: roles, versions, rates, disks."),
     "topic": _Command("roquet.cli.topic", "List, show, create, change and delete topics."),
     "group": _Command("roquet.cli.group", "List and show consumer groups, their lag and members."),

@@ -1,17 +1,18 @@
-"""The gRPC endpoint of a broker: what SDKs of RocketMQ 5.x talk to.
+"""The service that SDKs of RocketMQ 5.x talk to, by gRPC.
 
 Duty: HTTP/2 and gRPC on one port, the methods of apache.rocketmq.v2.MessagingService, and the
-clients behind them. Methods work on the parts of the broker that remoting handlers work on; nothing
-is written down twice. Interface: `load_endpoint`, for those who have a port for it: a broker
-without one does not pay for it. Imports the broker, which does not know it.
+clients that call them. Who answers them is a service: the broker of the same process, whose parts
+its methods work on, or a proxy, which talks remoting to a cluster. Interface: `load_endpoint` and
+`load_proxy`, for those who have a port for it: a broker without one does not pay for it.
 
     http2 connection calls    frames by nghttp2; limits of a peer; one call
     schema codes message_form messages of the service; their numbers; stored messages in its terms
-    methods                   which call goes where; refusals
-    routing sending receiving acking telemetry   the methods
-    clients questions         who is connected; what operators ask of them
+    methods serving           which call goes where; refusals; the port
+    outgoing receives route_form settings names   requests as they are checked, answers as they look
+    telemetry clients questions   who is connected; what operators ask of them
     signatures                which account may do what
-    server                    the port
+    in_broker                 the endpoint of a broker; imports the broker, which does not know it
+    proxy                     the endpoint in front of a cluster; imports the client
 """
 
 from collections.abc import Callable
@@ -23,15 +24,42 @@ from roquet.grpc.errors import GrpcMissing
 if TYPE_CHECKING:
     from roquet.broker.broker import Broker
     from roquet.clock import Clock
+    from roquet.grpc.proxy.server import ProxyConfig
+    from roquet.net.tls.contexts import ServerTls
     from roquet.protocol.host import Address
 
     ServeGrpc = Callable[
         [Address, Broker, Callable[[], Broker | None], Clock], AbstractAsyncContextManager[int]
     ]
+    ServeProxy = Callable[[ProxyConfig, ServerTls, Clock], AbstractAsyncContextManager[Address]]
 
 
 def load_endpoint() -> "ServeGrpc":
     """`serve_grpc`. Raises GrpcMissing."""
+    _check_http2()
+    try:
+        from roquet.grpc.in_broker.server import serve_grpc  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+    return serve_grpc
+
+
+def load_proxy() -> "ServeProxy":
+    """`serve_proxy`. Raises GrpcMissing."""
+    _check_http2()
+    try:
+        from roquet.grpc.proxy.server import serve_proxy  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+    return serve_proxy
+
+
+def _missing(error: ModuleNotFoundError) -> GrpcMissing:
+    return GrpcMissing(str(error.name), "pip install 'roquet[grpc]'")
+
+
+def _check_http2() -> None:
+    """Raises GrpcMissing."""
     try:
         import roquet.grpc.http2  # noqa: F401, PLC0415
     except ModuleNotFoundError:
@@ -43,8 +71,3 @@ def load_endpoint() -> "ServeGrpc":
     except ImportError as error:
         remedy = "install it (on Debian: apt-get install libnghttp2-14)"
         raise GrpcMissing(f"the library nghttp2 ({error})", remedy) from None
-    try:
-        from roquet.grpc.in_broker.server import serve_grpc  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise GrpcMissing(str(error.name), "pip install 'roquet[grpc]'") from None
-    return serve_grpc

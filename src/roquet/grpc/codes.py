@@ -1,5 +1,6 @@
 """Numbers of apache.rocketmq.v2 that have names, and refusals in its terms."""
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -43,6 +44,7 @@ class Code(IntEnum):
     INTERNAL_SERVER_ERROR = 50001
     HA_NOT_AVAILABLE = 50002
     NOT_IMPLEMENTED = 50100
+    PROXY_TIMEOUT = 50400
     MASTER_PERSISTENCE_TIMEOUT = 50401
     SLAVE_PERSISTENCE_TIMEOUT = 50402
 
@@ -88,7 +90,7 @@ class Resolution(IntEnum):
 
 
 # Of replies of remoting; all others are internal errors.
-_CODES: Final = {
+_CODES: Final[Mapping[int, Code]] = {
     ResponseCode.SUCCESS: Code.OK,
     ResponseCode.SYSTEM_BUSY: Code.TOO_MANY_REQUESTS,
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: Code.NOT_IMPLEMENTED,
@@ -123,7 +125,7 @@ def refusal_status(refused: Refused) -> Message:
     return status_of(code_of(refused.code), refused.remark)
 
 
-def code_of(code: ResponseCode) -> Code:
+def code_of(code: int) -> Code:
     return _CODES.get(code, Code.INTERNAL_SERVER_ERROR)
 
 

@@ -27,28 +27,33 @@ _HOME_VARIABLE: Final = "ROCKETMQ_HOME"
 _HOME_KEY: Final = "rocketmqHome"
 
 
-def define_tls(parser: ArgumentParser) -> None:
+def define_tls(parser: ArgumentParser, option: str = "--tls") -> None:
+    """`option` is how their names start: a server that is also a client has others for that."""
     parser.add_argument(
-        "--tls",
+        option,
+        dest="server_tls",
         choices=[mode.value for mode in TlsMode],
         help="Whether TLS is required (enforcing), accepted (permissive) or off (disabled)."
         " Default: permissive.",
     )
     parser.add_argument(
-        "--tls-cert",
+        f"{option}-cert",
+        dest="server_tls_cert",
         type=Path,
         metavar="FILE",
         help="Certificate of the server with its chain (PEM). If omitted, a self-signed one is"
         " generated, which clients cannot verify.",
     )
     parser.add_argument(
-        "--tls-key",
+        f"{option}-key",
+        dest="server_tls_key",
         type=Path,
         metavar="FILE",
         help="Private key of the certificate (PEM), if it is not in the same file.",
     )
     parser.add_argument(
-        "--tls-client-ca",
+        f"{option}-client-ca",
+        dest="server_tls_client_ca",
         type=Path,
         metavar="FILE",
         help="Require client certificates signed by one of these CAs (PEM).",
@@ -58,15 +63,18 @@ def define_tls(parser: ArgumentParser) -> None:
 def tls_given(given: Namespace) -> dict[str, str]:
     """The given options, under Apache's names."""
     settings: dict[str, str] = {}
-    if given.tls is not None:
-        settings["tls.server.mode"] = given.tls
-    if given.tls_cert is not None:
-        settings |= {"tls.server.certPath": str(given.tls_cert), "tls.test.mode.enable": "false"}
-    if given.tls_key is not None:
-        settings["tls.server.keyPath"] = str(given.tls_key)
-    if given.tls_client_ca is not None:
+    if given.server_tls is not None:
+        settings["tls.server.mode"] = given.server_tls
+    if given.server_tls_cert is not None:
         settings |= {
-            "tls.server.trustCertPath": str(given.tls_client_ca),
+            "tls.server.certPath": str(given.server_tls_cert),
+            "tls.test.mode.enable": "false",
+        }
+    if given.server_tls_key is not None:
+        settings["tls.server.keyPath"] = str(given.server_tls_key)
+    if given.server_tls_client_ca is not None:
+        settings |= {
+            "tls.server.trustCertPath": str(given.server_tls_client_ca),
             "tls.server.need.client.auth": "require",
             "tls.server.authClient": "true",
         }

@@ -103,7 +103,9 @@ class Popper:
     async def ack(self, message: ReceivedMessage) -> None:
         """The message does not come again, unless its time was over already. Raises BadArgument,
         too."""
-        receipt = _receipt_of(message)
+        await self.ack_receipt(_receipt_of(message))
+
+    async def ack_receipt(self, receipt: PopReceipt) -> None:
         header = AckMessageHeader(
             consumer_group=self._group,
             topic=receipt.topic,
@@ -116,7 +118,13 @@ class Popper:
 
     async def change_invisible(self, message: ReceivedMessage, invisible_s: float) -> None:
         """The message comes again after this time from now on. Raises BadArgument, too."""
-        receipt = _receipt_of(message)
+        message.pop_receipt = await self.changed(_receipt_of(message), invisible_s)
+
+    async def changed(
+        self, receipt: PopReceipt, invisible_s: float, *, is_suspended: bool = False
+    ) -> PopReceipt:
+        """The new receipt of a message that gets another time. Of one that is suspended, the
+        delivery does not count; only brokers of 5.5 and ours know that."""
         header = ChangeInvisibleTimeHeader(
             consumer_group=self._group,
             topic=receipt.topic,
@@ -124,12 +132,13 @@ class Popper:
             extra_info=receipt.text,
             offset=receipt.offset,
             invisible_time=_ms(invisible_s),
+            suspend=is_suspended,
             broker_name=receipt.broker_name,
         )
         reply = await self._answer(receipt, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
         changed = _read(ChangeInvisibleTimeReplyHeader, reply, receipt.broker_name)
         kind = receipt.text.split(" ")[4]
-        message.pop_receipt = receipt._replace(
+        return receipt._replace(
             text=f"{receipt.offset} {changed.pop_time} {changed.invisible_time} "
             f"{changed.revive_qid} {kind} {receipt.broker_name} {receipt.queue_id} {receipt.offset}"
         )
