@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import select
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
@@ -70,15 +71,23 @@ class Arrivals:
             os.write(self._writing, b"\0")
 
     def take(self, timeout_s: float | None) -> Arrival | None:
-        """In any thread: the next one, after waiting that long; None waits for ever."""
-        if not self._arrived:
-            select.select([self._reading], [], [], timeout_s)
+        """In Kombu's thread: the next one, after waiting that long; None waits for ever."""
+        end_s = None if timeout_s is None else time.monotonic() + timeout_s
+        has_byte = False
+        while not self._arrived:
+            left_s = None if end_s is None else max(0.0, end_s - time.monotonic())
+            if not select.select([self._reading], [], [], left_s)[0]:
+                return None
+            # Its own byte, or that of an earlier one, which was taken before it was written.
+            self._read_byte()
+            has_byte = True
+        if not has_byte:
+            self._read_byte()
+        return self._arrived.popleft()
+
+    def _read_byte(self) -> None:
         with suppress(BlockingIOError):
             os.read(self._reading, 1)
-        try:
-            return self._arrived.popleft()
-        except IndexError:
-            return None
 
     def close(self) -> None:
         os.close(self._reading)

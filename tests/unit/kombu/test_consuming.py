@@ -1,0 +1,40 @@
+"""Messages on their way from the event loop to the thread of Kombu."""
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from roquet.kombu.consuming import Arrival, Arrivals
+
+FIRST, SECOND = (Arrival(str(number), "images", {}) for number in range(2))
+
+
+@pytest.fixture
+def arrivals() -> Iterator[Arrivals]:
+    found = Arrivals()
+    yield found
+    found.close()
+
+
+def test_they_come_in_order_and_then_none_does(arrivals: Arrivals) -> None:
+    arrivals.put(FIRST)
+    arrivals.put(SECOND)
+    assert [arrivals.take(0) for _ in range(3)] == [FIRST, SECOND, None]
+
+
+def test_a_byte_that_comes_after_its_message_was_taken_ends_no_wait(
+    arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late: list[tuple[int, bytes]] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", lambda *words: late.append(words))
+        arrivals.put(FIRST)
+    assert arrivals.take(0) == FIRST
+    os.write(*late[0])
+    sender = threading.Timer(0.05, arrivals.put, [SECOND])
+    sender.start()
+    assert arrivals.take(30.0) == SECOND
+    sender.join()
+    assert arrivals.take(0) is None
