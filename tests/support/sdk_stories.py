@@ -14,7 +14,7 @@ from roquet.protocol.bodies.groups import CustomizedRetry, GroupConfig, GroupRet
 from roquet.protocol.codes import RequestCode
 from tests.support.accounts import Signer
 from tests.support.blocking_peer import BlockingPeer
-from tests.support.our_cluster import OurBroker, OurNameServer
+from tests.support.our_cluster import OurBroker, OurNameServer, OurProxy
 from tests.support.ports import free_port
 from tests.support.sdk_programs import SdkProgram
 
@@ -80,7 +80,7 @@ NOT_TOLD: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class SdkWorld:
-    """A name server and a broker with an endpoint; `settings` are the broker's.
+    """A name server and a broker with an endpoint, or a proxy; `settings` are the broker's.
 
     `operator` makes topics, where accounts are needed.
     """
@@ -90,6 +90,8 @@ class SdkWorld:
         directory: Path,
         settings: Mapping[str, str] | None = None,
         operator: Signer | None = None,
+        *,
+        has_proxy: bool = False,
     ) -> None:
         self.names = OurNameServer(directory / "names")
         port = free_port()
@@ -98,6 +100,10 @@ class SdkWorld:
         self.broker = OurBroker(
             directory / "broker", self.names.address, configuration=configuration
         )
+        self._proxy: OurProxy | None = None
+        if has_proxy:
+            self._proxy = OurProxy(directory / "proxy", self.names.address)
+            self.endpoint = self._proxy.endpoint
         self._credentials = Credentials(*operator) if operator else None
         self._count = 0
 
@@ -138,6 +144,8 @@ class SdkWorld:
     def __enter__(self) -> Self:
         self.names.start()
         self.broker.start()
+        if self._proxy is not None:
+            self._proxy.start()
         return self
 
     def __exit__(
@@ -146,5 +154,7 @@ class SdkWorld:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._proxy is not None:
+            self._proxy.stop()
         self.broker.stop()
         self.names.stop()

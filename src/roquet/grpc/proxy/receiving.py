@@ -13,6 +13,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from typing import Final, NamedTuple, TypeAlias, final
@@ -122,6 +123,8 @@ class Receiving:
         self._services = services
         self.now_ms = now_ms
         self._turns = count()
+        self._giving_back: set[PopReceipt] = set()
+        self._is_given_back = asyncio.Event()
 
     async def receive(self, client: ProxyClient, call: Call, request: Message) -> None:
         """Answers the call itself."""
@@ -203,6 +206,8 @@ class Receiving:
     def give_back(self, group: str, receipts: Iterable[PopReceipt]) -> None:
         """They come again at once, and it does not count as a delivery."""
         for receipt in receipts:
+            self._giving_back.add(receipt)
+            self._is_given_back.clear()
             self._services.once("give back", partial(self._give_back, group, receipt))
 
     def give_back_held(self, held: Collection[RenewedMessage]) -> None:
@@ -263,6 +268,17 @@ class Receiving:
             await self._cluster.popper(group).changed(receipt, 0, is_suspended=True)
         except (ClientError, NetError) as error:
             log.info("a message of %s comes again when its time is over: %s", group, error)
+        finally:
+            self._giving_back.discard(receipt)
+            if not self._giving_back:
+                self._is_given_back.set()
+
+    async def until_given_back(self, timeout_s: float) -> None:
+        """What clients did not get is on its way; for as long as a proxy that stops may wait."""
+        if self._giving_back:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._is_given_back.wait()
 
 
 @final

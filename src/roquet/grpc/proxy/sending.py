@@ -55,6 +55,9 @@ from roquet.protocol.messages.record import read_record
 
 log = logging.getLogger(__name__)
 
+# Transactions that are remembered, the last ones.
+ENDED_COUNT_MAX: Final = 10_000
+
 # Stored, if not as safe as it is to be.
 _STORED: Final = frozenset(
     {
@@ -101,6 +104,8 @@ class Sending:
         self._cluster = cluster
         # Which queue is next is of no importance: any start will do.
         self._turns = count()
+        # Brokers of Apache would deliver the message of a transaction that is committed again.
+        self._ended: dict[str, int] = {}
 
     async def send(self, request: Message, now_ms: int) -> Message:
         messages = request.messages
@@ -163,6 +168,8 @@ class Sending:
         end = _ENDS.get(request.resolution)
         if end is None:
             raise RefusedCall(Code.BAD_REQUEST, "a transaction is committed or rolled back")
+        if self._ended.get(request.transaction_id) == end:
+            return pb.EndTransactionResponse(status=status_of(Code.OK))
         place = TransactionPlace.read(request.transaction_id)
         # A route has to name the broker, and this proxy may be new.
         await self._cluster.route(topic)
@@ -178,6 +185,9 @@ class Sending:
             broker_name=place.broker_name,
         )
         await self._cluster.ask(place.broker_name, RequestCode.END_TRANSACTION, header)
+        if len(self._ended) >= ENDED_COUNT_MAX:
+            del self._ended[next(iter(self._ended))]
+        self._ended[request.transaction_id] = end
         return pb.EndTransactionResponse(status=status_of(Code.OK))
 
     async def recall(self, request: Message) -> Message:

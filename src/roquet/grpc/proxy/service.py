@@ -32,6 +32,7 @@ WHAT: Final = "proxy"
 # Calls that wait for brokers; most of them are long polls.
 CALL_COUNT_MAX: Final = 50_000
 
+_CLOSING_S: Final = 2.0
 _FAILED: Final = "the proxy stops, or has failed: see its log"
 
 
@@ -74,6 +75,7 @@ class ProxyService:
         await self._instance.open()
 
     async def close(self) -> None:
+        await self._receiving.until_given_back(_CLOSING_S)
         await self._instance.close()
 
     def check_transaction(self, request: Request[CheckTransactionHeader]) -> Reply:
