@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.fs
 
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.ddl import read_ddl
-from roquet.pipeline.lake.delta_log import DeltaTransactions, state_of, versions_with
+from roquet.pipeline.lake.delta_log import DeltaTransactions
 from roquet.pipeline.lake.entries import Compaction, LakeFile, LakePiece
 from roquet.pipeline.lake.files import PARTITIONING, directory_of, partition_values
 from roquet.pipeline.lake.metadata import LakeSettings, decode_settings
 from roquet.pipeline.lake.places import LakePlace, Storage, store_error
 from roquet.pipeline.lake.state import LakeState
-from roquet.pipeline.lake.table import CommitRefused
+from roquet.pipeline.lake.table import CommitRefused, check_written
+from roquet.pipeline.lake.table_offsets import changed_offsets, state_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -124,9 +124,9 @@ class DeltaLakeTable:
         with delta_errors(self._storage):
             if self._add_columns(json_schema):
                 raise CommitRefused(f"{self._storage.url}: the table has new columns")
-            changed = versions_with(self._transactions.versions, pieces)
+            changed = changed_offsets(self._transactions.versions, pieces)
             files = [file for piece in pieces if (file := piece.file) is not None]
-            self._check_written(files)
+            check_written(self._storage, files)
             self._write([_added(each, is_new=True) for each in files], changed)
         return int(self._table.version()) + 1
 
@@ -217,19 +217,6 @@ class DeltaLakeTable:
             {_JSON_SCHEMA: json_schema}, raise_if_not_exists=False
         )
         return True
-
-    def _check_written(self, files: Sequence[LakeFile]) -> None:
-        """A commit is permanent: the files it lists must exist."""
-        found = self._storage.filesystem.get_file_info(
-            [self._storage.path(file.path) for file in files]
-        )
-        for file, info in zip(files, found, strict=True):
-            if info.type is not pa.fs.FileType.File or info.size != file.bytes:
-                raise BadLake(
-                    f"{self._storage.url}/{file.path} is missing or incomplete: either executors do"
-                    " not see the directory of the driver, which all of them have to share, or"
-                    " another program changes files there"
-                )
 
     def _write(self, actions: list[Any], changed: Mapping[str, int]) -> None:
         from deltalake import CommitProperties, Transaction  # noqa: PLC0415

@@ -17,6 +17,8 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Final, Protocol, Self, final
 
+from pyarrow import fs
+
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.entries import (
@@ -28,7 +30,7 @@ from roquet.pipeline.lake.entries import (
     QueueIncarnation,
 )
 from roquet.pipeline.lake.metadata import LakeSettings
-from roquet.pipeline.lake.places import LakePlace
+from roquet.pipeline.lake.places import LakePlace, Storage
 from roquet.pipeline.lake.staging import Staging, TableStaging
 from roquet.pipeline.lake.state import LakeState, LakeTotals, Missing
 from roquet.pipeline.planning import QueueRange
@@ -71,6 +73,18 @@ class LakeTable(Protocol):
 
     def remove_orphans(self, age: timedelta) -> int:
         """Remove older files that the table does not list, expired ones included; how many."""
+
+
+def check_written(storage: Storage, files: Sequence[LakeFile]) -> None:
+    """A commit is permanent: the files it lists must exist. Raises BadLake."""
+    found = storage.filesystem.get_file_info([storage.path(file.path) for file in files])
+    for file, info in zip(files, found, strict=True):
+        if info.type is not fs.FileType.File or info.size != file.bytes:
+            raise BadLake(
+                f"{storage.url}/{file.path} is missing or incomplete: either executors do not see"
+                " the directory of the driver, which all of them have to share, or another program"
+                " changes files there"
+            )
 
 
 @final

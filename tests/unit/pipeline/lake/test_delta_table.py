@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from roquet.pipeline.errors import BadLake, BadOption, PlanOutdated
 from roquet.pipeline.lake import table as table_module
 from roquet.pipeline.lake.compaction import planned_compactions, write_compaction
-from roquet.pipeline.lake.delta_log import DeltaTransactions, state_of, versions_with
+from roquet.pipeline.lake.delta_log import DeltaTransactions
 from roquet.pipeline.lake.delta_table import DeltaLakeTable
 from roquet.pipeline.lake.entries import QueueIncarnation
 from roquet.pipeline.lake.json_columns import JsonColumns
@@ -30,7 +30,7 @@ from roquet.pipeline.lake.opening import (
 from roquet.pipeline.lake.places import LakePlace, LakeStoreError, S3Location, Storage, beside
 from roquet.pipeline.lake.table import CommitRefused, TableLake
 from roquet.pipeline.planning import QueueRange
-from tests.support.lake_pieces import QUEUE, piece
+from tests.support.lake_pieces import QUEUE
 from tests.support.lake_rows import (
     NOON,
     Found,
@@ -297,15 +297,6 @@ def test_a_table_of_another_program_is_refused(place: LakePlace) -> None:
     DeltaTable.create(storage.url, schema, storage_options=storage.options)
     with pytest.raises(BadLake, match="not created by"):
         open_lake(place, SETTINGS)
-
-
-def test_ranges_grow_in_place_and_gaps_are_kept() -> None:
-    versions: dict[str, int] = {}
-    for start, end in ((0, 5), (9, 12), (5, 7), (12, 13), (7, 9)):
-        versions |= versions_with(versions, [piece(start, end)])
-    assert state_of(versions, 1).covered(QUEUE) == [(0, 13)]
-    assert versions["orders@broker-a@0"] == 13
-    assert len(versions) == 3
 
 
 def test_files_that_were_compacted_or_left_behind_are_removed(place: LakePlace) -> None:
