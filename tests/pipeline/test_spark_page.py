@@ -56,8 +56,11 @@ def test_its_pieces_print_what_was_sent(
 
 
 @pytest.mark.full("starts Spark as a command does")
-def test_its_way_to_a_table_in_s3_works(cluster: BlockingCluster, tmp_path: Path) -> None:
-    [block] = [each for each in blocks_of(PAGE) if "AWS_ACCESS_KEY_ID" in each.text]
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_its_way_to_a_table_in_s3_works(
+    cluster: BlockingCluster, tmp_path: Path, table_format: str
+) -> None:
+    [block] = [each for each in blocks_of(PAGE) if f"roquet[{table_format},sql]" in each.text]
     with Producer(cluster.name_server, "shop") as producer:
         for tags in ("new", "new", "paid"):
             producer.send(Message("orders", b"one coffee", tags=tags))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from roquet.pipeline.lake.entries import LakeEntry
 
 _LAKE: Final = "The lake, created if missing: a directory, or s3://bucket/prefix."
-_FORMATS: Final = ("parquet", "delta")
+_FORMATS: Final = ("parquet", "delta", "iceberg")
 _INGEST_DESCRIPTION: Final = """\
 Ingest topics into a lake of Parquet files, each message exactly once.
 
@@ -95,11 +95,7 @@ def _define_ingest_lake(parser: ArgumentParser) -> None:
         metavar="DIR",
         help="Spark's checkpoint directory; without one, what the lake lacks is read.",
     )
-    parser.add_argument(
-        "--format",
-        choices=_FORMATS,
-        help="Parquet files (default for a new lake), or a table, which can be in an object store.",
-    )
+    _define_format(parser)
     parser.add_argument(
         "--json-schema",
         metavar="FILE|COLUMNS",
@@ -115,6 +111,25 @@ def _define_ingest_lake(parser: ArgumentParser) -> None:
         type=time_span,
         metavar="TIME",
         help="Time between micro-batches, such as 10s; default: none.",
+    )
+
+
+def _define_format(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--format",
+        choices=_FORMATS,
+        help="Parquet files (default for a new lake), or a table, which can be in an object store.",
+    )
+    parser.add_argument(
+        "--catalog",
+        metavar="rest=URL|sqlite=FILE",
+        help="Catalog of a new Iceberg table; default: SQLite in the directory of the lake.",
+    )
+    parser.add_argument(
+        "--partition-by",
+        metavar="COLUMNS",
+        help="Of a new Iceberg table; default: 'topic, hours(storeTimestamp)', or days, months,"
+        " years.",
     )
 
 
@@ -136,6 +151,8 @@ def _run_ingest(reporter: Reporter, given: Namespace) -> int:
         available_now=given.available_now,
         interval=given.interval,
         format=given.format,
+        catalog=given.catalog,
+        partition_by=given.partition_by,
         json_schema=given.json_schema,
     )
     check_plan(plan)
@@ -178,11 +195,7 @@ def _define_backfill(parser: ArgumentParser) -> None:
         help="Name of the broker that wrote them; required unless the lake has exactly one broker.",
     )
     define_lake(parser, _LAKE, required=True)
-    parser.add_argument(
-        "--format",
-        choices=_FORMATS,
-        help="Parquet files (default for a new lake), or a table, which can be in an object store.",
-    )
+    _define_format(parser)
     parser.add_argument(
         "--json-schema",
         metavar="FILE|COLUMNS",
@@ -231,6 +244,8 @@ def _run_backfill(reporter: Reporter, given: Namespace) -> int:
         broker_name=given.broker_name,
         ignore_data_loss=given.ignore_data_loss,
         format=given.format,
+        catalog=given.catalog,
+        partition_by=given.partition_by,
         json_schema=given.json_schema,
     )
     check_backfill(plan)

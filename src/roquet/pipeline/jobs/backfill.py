@@ -21,11 +21,13 @@ from roquet.pipeline.lake.lake import LakeRole
 from roquet.pipeline.lake.metadata import FILE_ROWS_MAX_DEFAULT, LakeSettings
 from roquet.pipeline.lake.opening import (
     OpenLake,
+    check_catalog,
     check_settings,
     check_writable,
     format_of,
     json_columns_of,
     open_lake,
+    partitioning_of,
     properties_of,
     settings_of,
     state_of_lake,
@@ -68,6 +70,8 @@ class BackfillPlan:
     ignore_data_loss: bool = False
     file_rows_max: int = FILE_ROWS_MAX_DEFAULT
     format: str | None = None
+    catalog: str | None = None
+    partition_by: str | None = None
     json_schema: str | None = None
 
 
@@ -101,9 +105,12 @@ def check_backfill(plan: BackfillPlan) -> LakeSettings:
         raise BadLake(
             f"the lake {plan.lake} has a filter, which backfill does not support: use another lake"
         )
+    lake_format = format_of(plan.lake, plan.format)
+    check_catalog(plan.lake, lake_format, plan.catalog)
     wanted = LakeSettings(
         file_rows_max=plan.file_rows_max,
-        format=format_of(plan.lake, plan.format),
+        format=lake_format,
+        partitioning=partitioning_of(plan.lake, lake_format, plan.partition_by),
         properties=options.properties,
     )
     check_settings(plan.lake, wanted)
@@ -128,7 +135,7 @@ def backfill(
     columns = json_columns_of(plan.lake, plan.json_schema)
     splits, broker_name = _planned(plan)
     options = _store_options(plan, broker_name)
-    with open_lake(plan.lake, settings) as lake:
+    with open_lake(plan.lake, settings, catalog=plan.catalog) as lake:
         queues = stored_queues(options, splits, broker_name)
         wanted = _wanted(plan, lake, queues)
         rows = sum(each.range.row_count for each in wanted)

@@ -28,11 +28,13 @@ from roquet.pipeline.lake.lake import Lake, LakeRole
 from roquet.pipeline.lake.metadata import FILE_ROWS_MAX_DEFAULT, LakeSettings
 from roquet.pipeline.lake.opening import (
     OpenLake,
+    check_catalog,
     check_settings,
     check_writable,
     format_of,
     json_columns_of,
     open_lake,
+    partitioning_of,
     properties_of,
 )
 from roquet.pipeline.lake.places import LakePlace, options_file_of, text_of
@@ -61,8 +63,9 @@ class IngestPlan:
     """`source` are options of format `rocketmq` by their names; it starts at the earliest.
 
     With `available_now` it ends when the lake has everything that was stored when it started.
-    `file_rows_max` is for a new lake. `json_schema` has the columns that bodies are decoded into,
-    or is a file that has them. What is left out is as the lake has it.
+    `file_rows_max` is for a new lake, as are `catalog` and `partition_by`. `json_schema` has the
+    columns that bodies are decoded into, or is a file that has them. What is left out is as the
+    lake has it.
     """
 
     source: Mapping[str, str]
@@ -72,6 +75,8 @@ class IngestPlan:
     interval: timedelta | None = None
     file_rows_max: int = FILE_ROWS_MAX_DEFAULT
     format: str | None = None
+    catalog: str | None = None
+    partition_by: str | None = None
     json_schema: str | None = None
 
 
@@ -114,7 +119,10 @@ def ingest(
     source, settings = _source_options(plan), check_plan(plan)
     columns = json_columns_of(plan.lake, plan.json_schema)
     spark.dataSource.register(StagingSource)
-    with open_lake(plan.lake, settings) as lake, _checkpoint(plan, lake) as checkpoint:
+    with (
+        open_lake(plan.lake, settings, catalog=plan.catalog) as lake,
+        _checkpoint(plan, lake) as checkpoint,
+    ):
         publisher = _Publisher(lake, columns.ddl if columns else None, on_progress)
         source |= _lake_options(lake)
         source |= {"jsonSchema": columns.ddl} if columns else {}
@@ -151,6 +159,7 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
     """
     # First: what no object store can have is refused before one is asked.
     lake_format = format_of(plan.lake, plan.format)
+    check_catalog(plan.lake, lake_format, plan.catalog)
     reading = read_options(ReadOptions, _source_options(plan))
     reading.check_stream()
     if plan.checkpoint is None and reading.starting_offsets is Position.LATEST:
@@ -161,6 +170,7 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
     wanted = LakeSettings(
         file_rows_max=plan.file_rows_max,
         format=lake_format,
+        partitioning=partitioning_of(plan.lake, lake_format, plan.partition_by),
         properties=reading.properties,
         tag_expression=reading.tag_expression,
         sql_expression=reading.sql_expression,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import msgspec
 import pyarrow as pa
+from pyarrow import fs
 
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.ddl import read_ddl
@@ -40,10 +41,12 @@ def check_delta() -> None:
 
 def read_delta_settings(place: LakePlace) -> LakeSettings | None:
     """None if there is no Delta table. Raises BadLake, also for a table of another program."""
+    storage = Storage(place)
+    if find_spec("deltalake") is None and not _has_log(storage):
+        return None
     check_delta()
     from deltalake import DeltaTable  # noqa: PLC0415
 
-    storage = Storage(place)
     with delta_errors(storage):
         if not DeltaTable.is_deltatable(storage.url, storage.options):
             return None
@@ -54,6 +57,13 @@ def read_delta_settings(place: LakePlace) -> LakeSettings | None:
             f"the Delta table {storage.url} was not created by 'roquet spark': give another place"
         )
     return decode_settings(storage.url, text.encode())
+
+
+def _has_log(storage: Storage) -> bool:
+    """As far as it can be told without the library."""
+    with storage.errors_translated():
+        [found] = storage.filesystem.get_file_info([storage.path("_delta_log")])
+    return bool(found.type is fs.FileType.Directory)
 
 
 @contextmanager
@@ -84,7 +94,7 @@ class DeltaLakeTable:
 
     def create(self) -> None:
         """Of two processes one wins; the other finds a table. Raises BadLake."""
-        from deltalake import DeltaTable  # noqa: PLC0415
+        from deltalake import CommitProperties, DeltaTable  # noqa: PLC0415
         from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
         partitions = zip(PARTITIONING, _PARTITION_TYPES, strict=True)
@@ -98,6 +108,8 @@ class DeltaLakeTable:
                     configuration={_SETTINGS: msgspec.json.encode(self.settings).decode()},
                     storage_options=self._storage.options,
                     raise_if_key_not_exists=False,
+                    # Repeated, it would replace the settings of the table that won.
+                    commit_properties=CommitProperties(max_commit_retries=0),
                 )
             except DeltaError:
                 if not self._exists():

@@ -113,6 +113,9 @@ CONTROL_DIRECTORY: Final = "_roquet"
 SETTINGS_FILE: Final = f"{CONTROL_DIRECTORY}/lake.json"
 STAGED_DIRECTORY: Final = f"{CONTROL_DIRECTORY}/staged"
 PARTITIONING: Final = ("topic", "dt", "hour")
+# Of tables whose format hides it: readers filter by time, and know no further column.
+HIDDEN_PARTITIONING: Final = ("topic", "hours(storeTimestamp)")
+_time_partition = re.compile(r"(hour|day|month|year)s?\(storeTimestamp\)").fullmatch
 _HOUR_S: Final = 3600
 _HOUR_MS: Final = 3_600_000
 _hour_in = re.compile(r"/dt=(\d{4}-\d{2}-\d{2})/hour=(\d{2})/").search
@@ -150,6 +153,22 @@ def table_path(wanted: MissingRange, start: int, hour: int) -> str:
 def compacted_table_path(directory: str) -> str:
     """As `table_path`, of a file that others are compacted into."""
     return f"{directory}/compacted-{uuid4().hex}.parquet"
+
+
+def hidden_partitioning(text: str) -> tuple[str, ...] | None:
+    """Of `topic, days(storeTimestamp)`, both optional; None if files are not divided like that."""
+    parts = [part.strip() for part in text.split(",")]
+    times = [found for part in parts if (found := _time_partition(part))]
+    if len(times) > 1 or len(parts) > 2 or set(parts) - {each[0] for each in times} - {"topic"}:
+        return None
+    # Files have one topic each, and do not have it as a column.
+    return ("topic", *(f"{each[1]}s(storeTimestamp)" for each in times))
+
+
+def time_partition(partitioning: Iterable[str]) -> str | None:
+    """`hours`, `days`, `months` or `years`."""
+    found = [part.partition("(")[0] for part in partitioning if part.endswith("(storeTimestamp)")]
+    return found[0] if found else None
 
 
 def topic_of(path: str) -> str:

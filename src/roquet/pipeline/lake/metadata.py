@@ -16,7 +16,12 @@ import msgspec
 from roquet.pipeline.durable_files import create_once, make_directories, replace_file
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.entries import ENTRY_VERSION, LakeEntry
-from roquet.pipeline.lake.files import CONTROL_DIRECTORY, PARTITIONING, SETTINGS_FILE
+from roquet.pipeline.lake.files import (
+    CONTROL_DIRECTORY,
+    PARTITIONING,
+    SETTINGS_FILE,
+    hidden_partitioning,
+)
 from roquet.pipeline.lake.state import LakeSnapshot, LakeState
 from roquet.protocol.record_columns import PropertiesForm
 
@@ -42,6 +47,7 @@ class LakeFormat(StrEnum):
     PARQUET = "parquet"
     # Files that a table lists.
     DELTA = "delta"
+    ICEBERG = "iceberg"
 
 
 @final
@@ -82,7 +88,9 @@ def decode_settings(where: str, content: bytes) -> LakeSettings:
         settings = msgspec.json.decode(content, type=LakeSettings)
     except msgspec.DecodeError as error:
         raise BadLake(f"{where} is damaged: {error}") from None
-    if settings.version != LAKE_VERSION or settings.partitioning != PARTITIONING:
+    is_hidden = hidden_partitioning(",".join(settings.partitioning)) == settings.partitioning
+    is_known = settings.partitioning == PARTITIONING or is_hidden
+    if settings.version != LAKE_VERSION or not is_known:
         raise BadLake(
             f"{where} has version {settings.version} and partitions {settings.partitioning}:"
             " a newer Roquet created this lake"

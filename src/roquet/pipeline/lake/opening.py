@@ -4,7 +4,7 @@ Plain Parquet needs a directory: its readers go by the names of files, which a w
 once. In an object store a lake is a table.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
@@ -21,7 +21,21 @@ from roquet.pipeline.lake.entries import (
     LakePiece,
     QueueIncarnation,
 )
-from roquet.pipeline.lake.files import CONTROL_DIRECTORY
+from roquet.pipeline.lake.files import (
+    CONTROL_DIRECTORY,
+    HIDDEN_PARTITIONING,
+    PARTITIONING,
+    hidden_partitioning,
+)
+from roquet.pipeline.lake.iceberg_catalog import (
+    CREATED_FIRST,
+    CatalogReference,
+    catalog_of,
+    check_iceberg,
+    new_catalog,
+    store_reference,
+)
+from roquet.pipeline.lake.iceberg_table import IcebergLakeTable, read_iceberg_settings
 from roquet.pipeline.lake.json_columns import (
     REASON_COLUMN,
     JsonColumns,
@@ -30,14 +44,14 @@ from roquet.pipeline.lake.json_columns import (
 )
 from roquet.pipeline.lake.lake import Lake, LakeRole, check_free, no_lake
 from roquet.pipeline.lake.metadata import LakeFormat, LakeSettings, PublishLog, read_settings
-from roquet.pipeline.lake.places import LakePlace, S3Location, beside
+from roquet.pipeline.lake.places import LakePlace, S3Location, Storage, beside
 from roquet.pipeline.lake.staging import QUARANTINE_SUFFIX, Staging, lake_columns
 from roquet.pipeline.lake.state import LakeState, LakeTotals, Missing
-from roquet.pipeline.lake.table import TableLake
+from roquet.pipeline.lake.table import LakeTable, TableLake
 from roquet.pipeline.planning import QueueRange
 from roquet.protocol.record_columns import PropertiesForm, record_schema
 
-_FIXED: Final = ("format", "properties", "tag_expression", "sql_expression")
+_FIXED: Final = ("format", "partitioning", "properties", "tag_expression", "sql_expression")
 _DELTA_LOG: Final = "_delta_log"
 
 
@@ -83,6 +97,8 @@ class OpenLake(Protocol):
 
 def settings_of(place: LakePlace) -> LakeSettings | None:
     """None if there is no lake. Raises BadLake."""
+    if (catalog := catalog_of(place)) is not None:
+        return read_iceberg_settings(place, catalog)
     if isinstance(place, S3Location):
         return read_delta_settings(place)
     if (place / CONTROL_DIRECTORY).exists() or not (place / _DELTA_LOG).exists():
@@ -99,18 +115,36 @@ def existing_settings(place: LakePlace) -> LakeSettings:
 
 
 def open_lake(
-    place: LakePlace, settings: LakeSettings, role: LakeRole = LakeRole.WRITER
+    place: LakePlace,
+    settings: LakeSettings,
+    role: LakeRole = LakeRole.WRITER,
+    catalog: str | None = None,
 ) -> OpenLake:
-    """The lake, created if it does not exist; else it keeps its settings. Raises BadLake."""
+    """The lake, created if it does not exist; else it keeps its settings.
+
+    `catalog` is for a new Iceberg table. Raises BadLake and BadOption.
+    """
     place = place.absolute()
     if settings.format is LakeFormat.PARQUET:
         return Lake.open(_directory(place), settings, role)
     found = settings_of(place)
     if found is None:
-        _check_empty(place)
-        DeltaLakeTable(place, settings, _columns(settings)).create()
+        _create_table(place, settings, catalog)
         found = existing_settings(place)
     return open_table(place, found)
+
+
+def _create_table(place: LakePlace, settings: LakeSettings, catalog: str | None) -> None:
+    if settings.format is LakeFormat.DELTA:
+        _check_empty(place, {_DELTA_LOG})
+        DeltaLakeTable(place, settings, _columns(settings)).create()
+        return
+    _check_empty(place, CREATED_FIRST)
+    reference = new_catalog(place, catalog)
+    IcebergLakeTable(place, settings, _columns(settings), reference).create()
+    storage = Storage(place)
+    with storage.errors_translated():
+        store_reference(storage, reference)
 
 
 def open_existing_lake(place: LakePlace, role: LakeRole = LakeRole.WRITER) -> OpenLake:
@@ -121,10 +155,26 @@ def open_existing_lake(place: LakePlace, role: LakeRole = LakeRole.WRITER) -> Op
 def open_table(place: LakePlace, settings: LakeSettings) -> TableLake:
     """An existing table and its quarantine, which may not exist yet."""
     columns = _columns(settings)
-    table = DeltaLakeTable(place, settings, columns)
     with_reason = columns.append(pa.field(REASON_COLUMN, pa.string()))
-    quarantine = DeltaLakeTable(beside(place, QUARANTINE_SUFFIX), settings, with_reason)
+    aside = beside(place, QUARANTINE_SUFFIX)
+    table: LakeTable
+    quarantine: LakeTable
+    if settings.format is LakeFormat.DELTA:
+        table = DeltaLakeTable(place, settings, columns)
+        quarantine = DeltaLakeTable(aside, settings, with_reason)
+    else:
+        catalog = _existing_catalog(place)
+        table = IcebergLakeTable(place, settings, columns, catalog)
+        quarantine = IcebergLakeTable(aside, settings, with_reason, catalog, is_quarantine=True)
     return TableLake(place, table, quarantine)
+
+
+def _existing_catalog(place: LakePlace) -> CatalogReference:
+    """Of an Iceberg table. A file of SQLite beside the lake is found from its quarantine, too."""
+    found = catalog_of(place)
+    if found is None:
+        raise no_lake(place)
+    return found.absolute(place)
 
 
 def files_of_table(place: LakePlace, *, is_quarantine: bool = False) -> list[LakeFile]:
@@ -143,7 +193,7 @@ def state_of_lake(place: LakePlace) -> LakeState:
 
 def check_writable(place: LakePlace, role: LakeRole) -> None:
     """Raises BadLake while another process has that role in a Parquet lake."""
-    if isinstance(place, Path) and not (place / _DELTA_LOG).exists():
+    if isinstance(place, Path) and (place / CONTROL_DIRECTORY).exists():
         check_free(place, role)
 
 
@@ -156,11 +206,54 @@ def format_of(place: LakePlace, given: str | None) -> LakeFormat:
         chosen = found.format if found else LakeFormat.PARQUET
     if chosen is LakeFormat.PARQUET and isinstance(place, S3Location):
         raise BadOption(
-            "format", f"plain Parquet needs a directory, and {place} is none: use --format delta"
+            "format",
+            f"plain Parquet needs a directory, and {place} is none: use --format delta or iceberg",
         )
     if chosen is LakeFormat.DELTA:
         check_delta()
+    elif chosen is LakeFormat.ICEBERG:
+        check_iceberg()
     return chosen
+
+
+def partitioning_of(
+    place: LakePlace, lake_format: LakeFormat, given: str | None
+) -> tuple[str, ...]:
+    """The requested partitioning, else that of the lake, else the usual one. Raises BadOption."""
+    if given is None:
+        found = settings_of(place)
+        if found is not None and found.format is lake_format:
+            return found.partitioning
+        return HIDDEN_PARTITIONING if lake_format is LakeFormat.ICEBERG else PARTITIONING
+    if lake_format is LakeFormat.ICEBERG:
+        hidden = hidden_partitioning(given)
+        if hidden is None:
+            raise BadOption(
+                "partition-by",
+                f"{given!r}: files have messages of one topic and one hour, so that a table can be"
+                " partitioned by topic and by hours(storeTimestamp), days, months or years of it",
+            )
+        return hidden
+    if tuple(part.strip() for part in given.split(",")) != PARTITIONING:
+        raise BadOption(
+            "partition-by",
+            f"{given!r}: only Iceberg hides partitions; the format {lake_format} has the columns"
+            f" {', '.join(PARTITIONING)}: leave the option out, or use --format iceberg",
+        )
+    return PARTITIONING
+
+
+def check_catalog(place: LakePlace, lake_format: LakeFormat, given: str | None) -> None:
+    """Of an Iceberg table, new or not. Raises BadOption and BadLake."""
+    if lake_format is not LakeFormat.ICEBERG:
+        if given is not None:
+            raise BadOption("catalog", f"only Iceberg has one, not the format {lake_format}")
+        return
+    found = catalog_of(place)
+    if found is None:
+        new_catalog(place, given)
+    elif given is not None and found.absolute(place) != new_catalog(place, given):
+        raise BadLake(f"the lake {place} is in the catalog {found}: use the same, or another lake")
 
 
 def properties_of(place: LakePlace) -> PropertiesForm:
@@ -194,8 +287,10 @@ def json_columns_of(place: LakePlace, given: str | None) -> JsonColumns | None:
     return columns
 
 
-def _shown(value: str | None) -> str:
-    return "none" if value is None else repr(str(value))
+def _shown(value: str | tuple[str, ...] | None) -> str:
+    if value is None:
+        return "none"
+    return repr(", ".join(value) if isinstance(value, tuple) else str(value))
 
 
 def _columns(settings: LakeSettings) -> pa.Schema:
@@ -207,10 +302,15 @@ def _directory(place: LakePlace) -> Path:
     return place
 
 
-def _check_empty(place: LakePlace) -> None:
-    """A table in a directory of other files would let its readers miss them."""
-    if isinstance(place, Path) and place.is_dir() and (strange := list(place.iterdir())):
+def _check_empty(place: LakePlace, allowed: Collection[str]) -> None:
+    """A table in a directory of other files would let its readers miss them.
+
+    `allowed` is what another process has that creates the same table.
+    """
+    if not isinstance(place, Path) or not place.is_dir():
+        return
+    if strange := [each.name for each in place.iterdir() if each.name not in allowed]:
         raise BadLake(
-            f"{place} is neither empty nor a lake: it has {min(strange).name!r}; give a directory"
-            " that is empty or does not exist"
+            f"{place} is neither empty nor a lake: it has {min(strange)!r}; give a directory that"
+            " is empty or does not exist"
         )

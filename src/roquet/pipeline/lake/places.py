@@ -49,7 +49,7 @@ _ROLE_VARIABLES: Final = (
 _INSTANCE_ROLE: Final = "AWS_INSTANCE_ROLE"
 _DEFAULT_REGION: Final = "us-east-1"
 # A store that answers 503 wants to be asked again, later.
-_ATTEMPTS_MAX: Final = 10
+STORE_ATTEMPTS_MAX: Final = 10
 _COLORS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _CODE: Final = re.compile(r"<Code>(?P<code>\w+)</Code>|AWS Error (?P<name>[A-Z_]+) ")
 _REMEDIES: Final = {
@@ -168,7 +168,7 @@ class Storage:
             region=options["AWS_REGION"],
             scheme=endpoint.scheme or "https",
             endpoint_override=endpoint.netloc or None,
-            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS_MAX),
+            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=STORE_ATTEMPTS_MAX),
         )
 
     def path(self, relative: str) -> str:

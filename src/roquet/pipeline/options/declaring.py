@@ -123,6 +123,7 @@ _DURATIONS: Final = {
     "m": timedelta(minutes=1),
     "min": timedelta(minutes=1),
     "h": timedelta(hours=1),
+    "d": timedelta(days=1),
     # As Spark has it.
     "second": timedelta(seconds=1),
     "seconds": timedelta(seconds=1),
@@ -130,6 +131,8 @@ _DURATIONS: Final = {
     "minutes": timedelta(minutes=1),
     "hour": timedelta(hours=1),
     "hours": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "days": timedelta(days=1),
 }
 _NUMBER_AND_UNIT: Final = re.compile(r"(\d{1,18})\s*([a-z]*)")
 _COUNT_MAX: Final = 2**63 - 1

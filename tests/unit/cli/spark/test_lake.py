@@ -54,6 +54,34 @@ def test_parquet_in_s3_and_a_missing_bucket_are_one_line(monkeypatch: pytest.Mon
     assert plain.stderr.count("\n") == missing.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--format", "iceberg", "--catalog", "hive=x"), "rest=URL"),
+        (("--format", "delta", "--catalog", "rest=http://host"), "catalog"),
+        (("--format", "iceberg", "--partition-by", "tags"), "hours(storeTimestamp)"),
+        (("--format", "delta", "--partition-by", "days(storeTimestamp)"), "--format iceberg"),
+    ],
+)
+def test_what_a_format_cannot_have_is_one_line(
+    tmp_path: Path, options: tuple[str, ...], named: str
+) -> None:
+    finished = ingest_into(str(tmp_path / "lake"), *options)
+    assert finished.exit_code == 1
+    assert named in finished.stderr
+    assert finished.stderr.count("\n") == 1
+    assert not (tmp_path / "lake").exists()
+
+
+def test_iceberg_in_s3_asks_for_a_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
+    with S3Store() as store:
+        store.use(monkeypatch)
+        finished = ingest_into("s3://messages/lake", "--format", "iceberg")
+    assert finished.exit_code == 1
+    assert "--catalog rest=URL" in finished.stderr
+    assert finished.stderr.count("\n") == 1
+
+
 def test_missing_keys_are_one_line_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)

@@ -110,6 +110,8 @@ def test_sizes(value: str, bytes_: int) -> None:
         ("2 h", timedelta(hours=2)),
         ("10 seconds", timedelta(seconds=10)),
         ("1 minute", timedelta(minutes=1)),
+        ("7d", timedelta(days=7)),
+        ("1 day", timedelta(days=1)),
     ],
 )
 def test_durations(value: str, span: timedelta) -> None:

@@ -1,0 +1,64 @@
+"""Transactions of an Iceberg table whose cost does not grow with each look at them.
+
+A module of its own because it needs the library when it is imported, which others do not.
+"""
+
+from itertools import pairwise
+from typing import Final, Self, final
+
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.update import TableUpdate, update_table_metadata
+from pyiceberg.table.update.snapshot import ExpireSnapshots
+
+# All of them are read and written with each commit.
+SNAPSHOTS_MAX: Final = 300
+SNAPSHOTS_KEPT: Final = 150
+
+
+@final
+class TableTransaction(Transaction):
+    """The library copies all metadata, with all snapshots, some 15 times for each commit."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        self._seen: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        if self._seen is None or self._seen[0] is not self._updates:
+            found = update_table_metadata(self._table.metadata, self._updates)
+            self._seen = self._updates, found
+        return self._seen[1]
+
+    def forget_old_snapshots(self) -> None:
+        """In the same commit. No file of messages is listed by them alone."""
+        metadata = self._table.metadata
+        kept = {ref.snapshot_id for ref in metadata.refs.values()}
+        if forgotten := [each for each in superfluous(metadata.snapshots) if each not in kept]:
+            with ExpireSnapshots(self) as expiry:
+                expiry.by_ids(forgotten)
+
+
+def superfluous(snapshots: list[Snapshot]) -> list[int]:
+    """If there are too many: the ids of old ones whose files the next one has, too.
+
+    Those before a compaction list files that nothing else lists: they, and the compaction by which
+    they are known, are left to `expire`.
+    """
+    if len(snapshots) <= SNAPSHOTS_MAX:
+        return []
+    ordered = sorted(snapshots, key=lambda each: each.sequence_number or 0)
+    return [
+        each.snapshot_id
+        for each, following in pairwise(ordered[: 1 - SNAPSHOTS_KEPT])
+        if _is_append(each) and _is_append(following)
+    ]
+
+
+def _is_append(snapshot: Snapshot) -> bool:
+    return snapshot.summary is not None and snapshot.summary.operation is Operation.APPEND
