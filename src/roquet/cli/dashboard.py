@@ -3,26 +3,24 @@
 import getpass
 import os
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 
 from roquet.cli.admin_commands.access import Access, access_of, define_access
 from roquet.cli.admin_commands.failures import DONE, Failed, failure_of
 from roquet.cli.argument_types import port_number, time_span
 from roquet.cli.serving.log_lines import log_to_stderr
 from roquet.cli.serving.options import define_log
-from roquet.client.arguments import utc
+from roquet.cli.spark.arguments import define_storage, place_text
 from roquet.dashboard.errors import check_installed, check_lakes_installed
 from roquet.errors import RoquetError
 from roquet.net.loop import run, stop_signals
 from roquet.protocol.host import Address
 
 if TYPE_CHECKING:
-    from roquet.dashboard.pipelines import LakeReport
-    from roquet.pipeline.lake.entries import LakeEntry
-    from roquet.pipeline.lake.metadata import PublishLog
+    from roquet.dashboard.pipelines import LakeReader
 
 PORT_DEFAULT: Final = 8088
 
@@ -80,20 +78,14 @@ def define(parser: ArgumentParser) -> None:
         "--lake",
         action="append",
         default=[],
-        type=_local_directory,
-        metavar="DIR",
-        help="Show the state of this local lake of roquet spark ingest, by its log. Repeatable.",
+        type=place_text,
+        metavar="DIR|URI",
+        help="Show the state of this lake of roquet spark ingest, by its own log. Repeatable.",
     )
+    define_storage(parser)
     define_log(parser)
     define_access(parser)
     parser.set_defaults(run=_run)
-
-
-def _local_directory(text: str) -> Path:
-    """Raises ArgumentTypeError."""
-    if "://" in text:
-        raise ArgumentTypeError(f"{text!r} is no directory: lakes in object stores are not shown")
-    return Path(text)
 
 
 def _run(given: Namespace) -> int:
@@ -102,8 +94,6 @@ def _run(given: Namespace) -> int:
         if given.new_password is not None:
             return _print_password_line(given.new_password)
         check_installed()
-        if given.lake:
-            check_lakes_installed()
         access = access_of(given, os.environ)
         log_to_stderr(given.log)
         run(_serve(given, access))
@@ -125,7 +115,7 @@ async def _serve(given: Namespace, access: Access) -> None:
         allows_changes=given.allow_changes,
         password_file=given.password_file,
         poll_s=given.interval.total_seconds(),
-        lakes=tuple(map(_LocalLake, given.lake)),
+        lakes=_lakes(given),
         prometheus=given.prometheus,
     )
     with stop_signals() as stop:
@@ -134,51 +124,16 @@ async def _serve(given: Namespace, access: Access) -> None:
             await stop.wait()
 
 
-@final
-class _LocalLake:
-    """A lake in a directory, read as all its readers do: by its log, without Spark."""
+def _lakes(given: Namespace) -> tuple["LakeReader", ...]:
+    """Raises NotInstalled."""
+    if not given.lake:
+        return ()
+    check_lakes_installed()
+    # Loaded only when needed: Arrow comes with them.
+    from roquet.cli.lake_reports import LakeReporter  # noqa: PLC0415
+    from roquet.pipeline.lake.places import read_place  # noqa: PLC0415
 
-    def __init__(self, directory: Path) -> None:
-        self.path = str(directory)
-        self._directory = directory.absolute()
-        # Of the lake with this id: one that was deleted and created again is another one.
-        self._id: str | None = None
-        self._log: PublishLog | None = None
-        self._last_batch: LakeEntry | None = None
-
-    def read(self) -> "LakeReport":
-        """Raises BadLake and OSError."""
-        # Loaded only when needed: Arrow comes with it.
-        from roquet.dashboard.pipelines import LakeReport  # noqa: PLC0415
-
-        log = self._opened()
-        state = log.refresh()
-        if log.last_entry is not None and log.last_entry.added:
-            self._last_batch = log.last_entry
-        last = self._last_batch
-        added = () if last is None else last.added
-        return LakeReport(
-            rows=state.row_count,
-            files=len(state.files),
-            size=sum(each.bytes for each in state.files.values()),
-            quarantined=state.quarantined_count,
-            last_batch=None if last is None else utc(last.published_ms),
-            last_rows=sum(each.rows for each in added),
-            last_files=sum(bool(each.path) for each in added),
-            ends=state.queue_ends(),
-        )
-
-    def _opened(self) -> "PublishLog":
-        from roquet.pipeline.errors import BadLake  # noqa: PLC0415
-        from roquet.pipeline.lake.metadata import PublishLog, read_settings  # noqa: PLC0415
-
-        settings = read_settings(self._directory)
-        if settings is None:
-            raise BadLake(f"no lake in {self.path}: roquet spark ingest creates one")
-        if self._log is None or settings.id != self._id:
-            self._id, self._last_batch = settings.id, None
-            self._log = PublishLog(self._directory)
-        return self._log
+    return tuple(LakeReporter(read_place(each, given.storage_options)) for each in given.lake)
 
 
 def _print_password_line(user: str) -> int:

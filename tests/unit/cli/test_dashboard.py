@@ -3,21 +3,25 @@
 import shutil
 import subprocess
 import sys
-from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
 
-from roquet.cli.dashboard import _LocalLake, define
+from roquet.cli.lake_reports import LakeReporter
 from roquet.client.arguments import utc
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadLake
+from roquet.pipeline.lake.files import HIDDEN_PARTITIONING, PARTITIONING
+from roquet.pipeline.lake.metadata import LakeFormat, LakeSettings
+from roquet.pipeline.lake.opening import open_lake
+from tests.support.command_line import roquet
+from tests.support.lake_rows import compact_all, message_batch, staged_rows
 from tests.support.written_lakes import PUBLISHED_MS, compact, new_lake, piece, publish
 
 
 def test_a_lake_is_reported_by_its_log(tmp_path: Path) -> None:
     log = new_lake(tmp_path / "lake")
-    reader = _LocalLake(tmp_path / "lake")
+    reader = LakeReporter(tmp_path / "lake")
     assert reader.read().last_batch is None
     publish(log, piece("orders", 0, 0, 10))
     publish(log, piece("orders", 0, 10, 15), piece("orders", 1, 0, 7))
@@ -35,7 +39,7 @@ def test_a_lake_is_reported_by_its_log(tmp_path: Path) -> None:
 def test_a_compaction_is_no_batch(tmp_path: Path) -> None:
     log = new_lake(tmp_path)
     publish(log, piece("orders", 0, 0, 10))
-    reader = _LocalLake(tmp_path)
+    reader = LakeReporter(tmp_path)
     reader.read()
     compact(log, "topic=orders/all.parquet")
     found = reader.read()
@@ -45,8 +49,8 @@ def test_a_compaction_is_no_batch(tmp_path: Path) -> None:
 
 def test_a_lake_that_is_missing_is_named_and_may_appear_and_be_replaced(tmp_path: Path) -> None:
     directory = tmp_path / "lake"
-    reader = _LocalLake(directory)
-    with pytest.raises(BadLake, match="no lake in"):
+    reader = LakeReporter(directory)
+    with pytest.raises(BadLake, match="lake"):
         reader.read()
     publish(new_lake(directory), piece("orders", 0, 0, 10))
     assert reader.read().rows == 10
@@ -55,20 +59,36 @@ def test_a_lake_that_is_missing_is_named_and_may_appear_and_be_replaced(tmp_path
     assert reader.read().rows == 0
 
 
-def test_a_lake_in_an_object_store_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    parser = ArgumentParser()
-    define(parser)
-    with pytest.raises(SystemExit) as ended:
-        parser.parse_args(["--lake", "s3://messages/lake"])
-    assert ended.value.code == 2
-    assert "s3://messages/lake" in capsys.readouterr().err
+@pytest.mark.parametrize("lake_format", [LakeFormat.DELTA, LakeFormat.ICEBERG])
+def test_a_table_is_reported_by_what_it_lists(lake_format: LakeFormat, tmp_path: Path) -> None:
+    reporter = LakeReporter(tmp_path / "lake")
+    partitioning = HIDDEN_PARTITIONING if lake_format is LakeFormat.ICEBERG else PARTITIONING
+    settings = LakeSettings(file_rows_max=100, format=lake_format, partitioning=partitioning)
+    with open_lake(tmp_path / "lake", settings) as lake:
+        lake.publish(staged_rows(lake, message_batch(0, range(10))))
+        assert reporter.read().last_batch is None, "what was there before is no batch"
+        lake.publish(staged_rows(lake, message_batch(0, range(10, 15))))
+        found = reporter.read()
+        assert (found.rows, found.files, found.quarantined) == (15, 2, 0)
+        assert (found.last_rows, found.last_files) == (5, 1)
+        assert found.ends == {QueueRef("orders", "broker-a", 0): 15}
+        compact_all(lake)
+    compacted = reporter.read()
+    assert (compacted.files, compacted.last_rows) == (1, 5)
+    assert compacted.last_batch == found.last_batch is not None
+
+
+def test_a_lake_that_cannot_be_is_refused_before_anything_is_shown() -> None:
+    finished = roquet("dashboard", "-n", "127.0.0.1:1", "--lake", "ftp://messages/lake")
+    assert finished.exit_code == 2
+    assert "ftp://messages/lake" in finished.stderr
 
 
 def test_lakes_are_read_without_spark(tmp_path: Path) -> None:
     new_lake(tmp_path)
     program = (
-        "import sys; from pathlib import Path; from roquet.cli.dashboard import _LocalLake;"
-        f" _LocalLake(Path({str(tmp_path)!r})).read(); print('pyspark' in sys.modules)"
+        "import sys; from pathlib import Path; from roquet.cli.lake_reports import LakeReporter;"
+        f" LakeReporter(Path({str(tmp_path)!r})).read(); print('pyspark' in sys.modules)"
     )
     output = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout
     assert output == b"False\n"

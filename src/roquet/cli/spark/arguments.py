@@ -112,16 +112,6 @@ def place_text(text: str) -> str:
     return text
 
 
-def lake_directory(text: str) -> Path:
-    """For commands that read the log of a Parquet lake. Raises ArgumentTypeError."""
-    from roquet.pipeline.lake.places import read_place  # noqa: PLC0415
-
-    place = read_place(place_text(text))
-    if not isinstance(place, Path):
-        raise ArgumentTypeError(f"{text!r} is not a local directory, which this command needs")
-    return place
-
-
 def size(text: str) -> int:
     """In bytes. Raises ArgumentTypeError."""
     return int(_parse(SIZE, text))

@@ -1,6 +1,6 @@
 """How jobs reach brokers: credentials, secrets and TLS."""
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from roquet import Admin, Message, Producer, TlsConfig
-from roquet.cli.spark.arguments import broker_options, define_brokers, lake_directory
+from roquet.cli.spark.arguments import broker_options, define_brokers
 from roquet.pipeline.errors import BadOption
 from tests.support.command_line import roquet
 from tests.support.our_cluster import OurCluster
@@ -205,10 +205,3 @@ def test_a_plaintext_client_gets_one_line(encrypted: Encrypted) -> None:
     finished = roquet("spark", "lag", "-n", encrypted.name_server, "--group", "billing")
     assert finished.exit_code == 1
     assert finished.stderr.count("\n") == 1
-
-
-def test_a_command_may_need_a_directory() -> None:
-    assert lake_directory("file:///data/lake") == Path("/data/lake")
-    for text in ("s3://bucket/lake", "hdfs://host/lake"):
-        with pytest.raises(ArgumentTypeError):
-            lake_directory(text)
