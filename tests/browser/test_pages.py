@@ -1,6 +1,5 @@
 """Every page in a real browser: shown, readable, harmless, and following the cluster."""
 
-import os
 import threading
 from pathlib import Path
 from typing import Literal
@@ -25,9 +24,6 @@ PAGES = (
     *("/dead-letters", "/dead-letters/billing", "/waiting", "/pipelines", "/brokers", "/audit"),
 )
 AXE = Path(__file__).with_name("axe.min.js")
-PICTURES = Path(__file__).parents[2] / "docs/pictures"
-# Set, the pictures of docs/dashboard.md are made again.
-MAKES_PICTURES = "ROQUET_PICTURES" in os.environ
 
 
 @pytest.mark.full("the test below looks at all pages, once")
@@ -195,27 +191,3 @@ def test_a_page_of_another_site_can_neither_frame_it_nor_send_its_forms(
         page.evaluate("document.forms[0].submit()")
     assert "another site" in page.content()
     context.close()
-
-
-@pytest.mark.full("each page is looked at before")
-def test_the_pictures_of_the_documentation(
-    served: OurDashboard, browser: Browser, tmp_path: Path
-) -> None:
-    pictures: tuple[tuple[str, str, int, Theme], ...] = (
-        ("overview", "/", 1280, "light"),
-        ("group_dark", "/groups/billing", 1280, "dark"),
-        ("overview_narrow", "/", 390, "light"),
-        ("topics_narrow_dark", "/topics", 390, "dark"),
-        ("waiting", "/waiting", 1280, "light"),
-    )
-    for name, path, width, theme in pictures:
-        context = browser.new_context(
-            viewport={"width": width, "height": 800}, color_scheme=theme, locale="en-GB"
-        )
-        page = context.new_page()
-        page.goto(served.base + path)
-        if "group" in name or "overview" in name:
-            expect(page.locator(".chart canvas").first).to_be_visible()
-        directory = PICTURES if MAKES_PICTURES else tmp_path
-        page.screenshot(path=directory / f"dashboard_{name}.png")
-        context.close()

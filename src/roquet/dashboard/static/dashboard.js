@@ -2,14 +2,19 @@
 "use strict";
 (() => {
   const language = document.documentElement.lang;
-  const moment = new Intl.DateTimeFormat(language, {
+  // Swedish writes ISO 8601, which is read the same way everywhere.
+  const moment = new Intl.DateTimeFormat("sv", {
     year: "numeric", month: "2-digit", day: "2-digit",
     hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false,
   });
 
-  const hour = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hour12: false });
+  const hour = new Intl.DateTimeFormat("sv", { hour: "2-digit", minute: "2-digit", hour12: false });
 
-  const day = new Intl.DateTimeFormat(language, { month: "2-digit", day: "2-digit" });
+  const second = new Intl.DateTimeFormat("sv", {
+    hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false,
+  });
+
+  const day = new Intl.DateTimeFormat("sv", { month: "2-digit", day: "2-digit" });
 
   function showTimes(root) {
     for (const each of root.querySelectorAll("time[datetime]")) {
@@ -32,9 +37,10 @@
     return new Intl.NumberFormat(language, { notation: "compact", maximumFractionDigits: 1 }).format(value);
   }
 
-  // Hours within a day or two, days beyond.
+  // As exact as neighbours need to differ: seconds within minutes, days beyond a day or two.
   function timesOfAxis(times) {
-    const form = times.length && times[times.length - 1] - times[0] > 2 * 86400 ? day : hour;
+    const span = times.length ? times[times.length - 1] - times[0] : 0;
+    const form = span > 2 * 86400 ? day : span < 600 ? second : hour;
     return times.map((each) => form.format(each * 1000));
   }
 
