@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _PARTITION_TYPES: Final = (pa.string(), pa.date32(), pa.int32())
 _SETTINGS: Final = "roquet.settings"
 _JSON_SCHEMA: Final = "roquet.jsonSchema"
+# By the library, if others commit something that does not contradict.
+_RETRIES_MAX: Final = 15
 _US: Final = timedelta(microseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -151,7 +153,9 @@ class DeltaLakeTable:
             values = _values(each.file.path)
             actions += [RemoveAction(path, False, _now_ms(), None, values) for path in each.removed]
         with delta_errors(self._storage):
-            self._write(actions, {})
+            # Repeated by the library, it would not notice that another process compacted the same
+            # files meanwhile, and the table would have their messages twice.
+            self._write(actions, {}, retries_max=0)
         return int(self._table.version()) + 1
 
     def files(self) -> list[LakeFile]:
@@ -230,7 +234,12 @@ class DeltaLakeTable:
         )
         return True
 
-    def _write(self, actions: list[Any], changed: Mapping[str, int]) -> None:
+    def _write(
+        self,
+        actions: list[Any],
+        changed: Mapping[str, int],
+        retries_max: int = _RETRIES_MAX,
+    ) -> None:
         from deltalake import CommitProperties, Transaction  # noqa: PLC0415
 
         now_ms = _now_ms()
@@ -240,7 +249,9 @@ class DeltaLakeTable:
             "append",
             self._table.schema(),
             list(PARTITIONING),
-            commit_properties=CommitProperties(app_transactions=transactions),
+            commit_properties=CommitProperties(
+                app_transactions=transactions, max_commit_retries=retries_max
+            ),
         )
 
 

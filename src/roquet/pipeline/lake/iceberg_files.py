@@ -160,18 +160,14 @@ def paths_in_use(table: "Table") -> set[str]:
     return found
 
 
-def remove_unused(storage: Storage, table: "Table", age: timedelta) -> int:
-    """Removes files older than that which nothing refers to; the number of files of messages."""
-    # Listed first: what is committed after that is not among them.
-    there = list(_files_below(storage))
+def remove_unused(
+    storage: Storage, table: "Table", there: Iterable[fs.FileInfo], age: timedelta
+) -> int:
+    """Removes those older than that which nothing refers to; the number of files of messages."""
     before = datetime.now(UTC) - age
     used = paths_in_use(table)
-    unused = [
-        each
-        for each in there
-        if f"{storage.url}/{_relative(storage, each)}" not in used and each.mtime <= before
-    ]
-    return remove(storage, [_relative(storage, each) for each in unused])
+    old = [_relative(storage, each) for each in there if each.mtime <= before]
+    return remove(storage, [path for path in old if f"{storage.url}/{path}" not in used])
 
 
 def remove(storage: Storage, paths: Iterable[str]) -> int:
@@ -186,13 +182,15 @@ def remove(storage: Storage, paths: Iterable[str]) -> int:
     return count
 
 
-def _files_below(storage: Storage) -> Iterator[fs.FileInfo]:
+def files_below(storage: Storage) -> list[fs.FileInfo]:
     """Those of the table: its catalog is no part of it."""
     selector = fs.FileSelector(storage.root, recursive=True, allow_not_found=True)
-    for info in storage.filesystem.get_file_info(selector):
-        path = _relative(storage, info)
-        if info.is_file and (path.startswith(_METADATA) or path.endswith(_DATA_SUFFIX)):
-            yield info
+    return [
+        info
+        for info in storage.filesystem.get_file_info(selector)
+        for path in (_relative(storage, info),)
+        if info.is_file and (path.startswith(_METADATA) or path.endswith(_DATA_SUFFIX))
+    ]
 
 
 def _relative(storage: Storage, info: fs.FileInfo) -> str:

@@ -28,6 +28,7 @@ from roquet.pipeline.lake.iceberg_catalog import (
 from roquet.pipeline.lake.iceberg_files import (
     current_files,
     data_file,
+    files_below,
     listed_files,
     remove,
     remove_unused,
@@ -188,7 +189,8 @@ class IcebergLakeTable:
             gone = [self._table.snapshot_by_id(each) for each in expired]
             before = listed_files(self._table, [each for each in gone if each is not None])
             if expired:
-                self._table.maintenance.expire_snapshots().by_ids(expired).commit()
+                with self._transaction() as transaction:
+                    transaction.forget(expired)
             after = listed_files(self._table, self._table.snapshots())
             unlisted = [
                 path.removeprefix(f"{self._storage.url}/") for path in before.keys() - after
@@ -196,10 +198,13 @@ class IcebergLakeTable:
             return remove(self._storage, unlisted)
 
     def remove_orphans(self, age: timedelta) -> int:
-        if self._found is None:
-            return 0
         with self._catalog():
-            return remove_unused(self._storage, self._table, age)
+            # Listed first: what is committed after that is not among them.
+            there = files_below(self._storage)
+            self.refresh()
+            if self._found is None:
+                return 0
+            return remove_unused(self._storage, self._table, there, age)
 
     @property
     def _table(self) -> "Table":

@@ -6,6 +6,7 @@ A module of its own because it needs the library when it is imported, which othe
 from itertools import pairwise
 from typing import Final, Self, final
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
@@ -40,8 +41,18 @@ class TableTransaction(Transaction):
         metadata = self._table.metadata
         kept = {ref.snapshot_id for ref in metadata.refs.values()}
         if forgotten := [each for each in superfluous(metadata.snapshots) if each not in kept]:
-            with ExpireSnapshots(self) as expiry:
-                expiry.by_ids(forgotten)
+            self.forget(forgotten)
+
+    def forget(self, snapshot_ids: list[int]) -> None:
+        with ExpireSnapshots(self) as expiry:
+            expiry.by_ids(snapshot_ids)
+
+    def commit_transaction(self) -> Table:
+        try:
+            return super().commit_transaction()
+        except ValueError as error:
+            # Another process forgot them first, between our look at the table and the commit.
+            raise CommitFailedException(str(error)) from error
 
 
 def superfluous(snapshots: list[Snapshot]) -> list[int]:

@@ -12,10 +12,10 @@ committed first: what it has and the table lacks is decoded again, and not added
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Final, Protocol, Self, final
+from typing import Final, Protocol, Self, TypeVar, final
 
 from pyarrow import fs
 
@@ -39,6 +39,8 @@ _ATTEMPTS_MAX: Final = 20
 _RETRY_S: Final = 0.05
 
 log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 
 class CommitRefused(BadLake):
@@ -69,7 +71,10 @@ class LakeTable(Protocol):
         """The columns of decoded bodies, in DDL."""
 
     def expire(self, age: timedelta) -> int:
-        """Remove files that were compacted longer ago, in whole hours; how many."""
+        """Remove files that were compacted longer ago, in whole hours; how many.
+
+        Raises CommitRefused and BadLake.
+        """
 
     def remove_orphans(self, age: timedelta) -> int:
         """Remove older files that the table does not list, expired ones included; how many."""
@@ -128,35 +133,11 @@ class TableLake:
 
         Raises PlanOutdated if it has part of one of them, and BadLake.
         """
-        for attempt in range(_ATTEMPTS_MAX):
-            self.state = self._table.refresh()
-            lacking = self.state.lacking(pieces)
-            if not lacking:
-                return None
-            try:
-                self._set_apart(lacking)
-                number = self._table.commit(lacking, json_schema)
-            except CommitRefused as error:
-                _wait(attempt, error)
-            else:
-                return _entry(number, added=lacking)
-        raise self._exhausted()
+        return self._until_accepted(lambda: self._publish(pieces, json_schema))
 
     def compact(self, compactions: Sequence[Compaction]) -> LakeEntry:
         """List compacted files instead of others. Raises BadLake."""
-        for attempt in range(_ATTEMPTS_MAX):
-            self._table.refresh()
-            listed = {file.path for file in self._table.files()}
-            possible = [each for each in compactions if listed.issuperset(each.removed)]
-            if not possible:
-                return _entry(0)
-            try:
-                number = self._table.replace(possible)
-            except CommitRefused as error:
-                _wait(attempt, error)
-            else:
-                return _entry(number, compacted=possible)
-        raise self._exhausted()
+        return self._until_accepted(lambda: self._compact(compactions))
 
     def files(self) -> list[LakeFile]:
         self.state = self._table.refresh()
@@ -164,7 +145,7 @@ class TableLake:
 
     def expire(self, age: timedelta) -> int:
         """Remove files that only older versions list; how many. Raises BadLake."""
-        return self._table.expire(age)
+        return self._until_accepted(lambda: self._table.expire(age))
 
     def remove_orphans(self, age: timedelta) -> int:
         """Remove what killed writers left behind; how many files. Raises BadLake.
@@ -183,6 +164,35 @@ class TableLake:
         quarantined = sum(each.rows for each in self.quarantined_files())
         return LakeTotals(sum(each.rows for each in files), len(files), quarantined)
 
+    def _until_accepted(self, commit: Callable[[], _T]) -> _T:
+        """Commits again, by what the table has then, while others commit first."""
+        for attempt in range(_ATTEMPTS_MAX):
+            try:
+                return commit()
+            except CommitRefused as error:
+                log.info("commit refused, reading the table again: %s", error)
+                time.sleep(_RETRY_S * attempt)
+        raise BadLake(
+            f"{self.place}: {_ATTEMPTS_MAX} commits were refused, one after the other: too many"
+            " writers commit to this table at once; run this job again"
+        )
+
+    def _publish(self, pieces: Sequence[LakePiece], json_schema: str | None) -> LakeEntry | None:
+        self.state = self._table.refresh()
+        lacking = self.state.lacking(pieces)
+        if not lacking:
+            return None
+        self._set_apart(lacking)
+        return _entry(self._table.commit(lacking, json_schema), added=lacking)
+
+    def _compact(self, compactions: Sequence[Compaction]) -> LakeEntry:
+        self._table.refresh()
+        listed = {file.path for file in self._table.files()}
+        possible = [each for each in compactions if listed.issuperset(each.removed)]
+        if not possible:
+            return _entry(0)
+        return _entry(self._table.replace(possible), compacted=possible)
+
     def _set_apart(self, pieces: Sequence[LakePiece]) -> None:
         """Commits the quarantine of these pieces, unless an interrupted attempt has done so."""
         if not any(each.quarantined for each in pieces):
@@ -191,17 +201,6 @@ class TableLake:
         set_apart = [_quarantined(each) for each in lacking if each.quarantined is not None]
         if set_apart:
             self._quarantine.commit(set_apart, None)
-
-    def _exhausted(self) -> BadLake:
-        return BadLake(
-            f"{self.place}: {_ATTEMPTS_MAX} commits were refused, one after the other: too many"
-            " writers commit to this table at once; run this job again"
-        )
-
-
-def _wait(attempt: int, error: CommitRefused) -> None:
-    log.info("commit refused, reading the table again: %s", error)
-    time.sleep(_RETRY_S * attempt)
 
 
 def _entry(

@@ -1,5 +1,6 @@
 """What is special about a lake that is an Iceberg table; `test_table.py` has the rest."""
 
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake import iceberg_transaction
 from roquet.pipeline.lake.files import HIDDEN_PARTITIONING, hidden_partitioning
 from roquet.pipeline.lake.iceberg_catalog import CATALOG_FILE
+from roquet.pipeline.lake.iceberg_table import IcebergLakeTable
 from roquet.pipeline.lake.metadata import LakeFormat, LakeSettings
 from roquet.pipeline.lake.opening import OpenLake, open_existing_lake, open_lake
 from roquet.pipeline.lake.table import TableLake
@@ -139,6 +141,26 @@ def test_a_table_of_many_commits_keeps_few_snapshots_and_all_that_was_compacted(
     assert found_in(table.scan(snapshot_id=before.snapshot_id).to_arrow()) == sent
     assert table.scan().to_arrow().num_rows == 26
     assert open_existing_lake(lake.place).state.covered(QUEUE) == [(0, 3), (10, 30)]
+
+
+def test_snapshots_that_two_processes_forget_at_once_are_no_obstacle(
+    lake: OpenLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iceberg_transaction, "SNAPSHOTS_MAX", 3)
+    monkeypatch.setattr(iceberg_transaction, "SNAPSHOTS_KEPT", 2)
+    sent = publish_small_files(lake, hours=1, files=2, rows=1)
+    other = open_existing_lake(lake.place)
+    assert isinstance(other, TableLake)
+    commit = IcebergLakeTable.commit
+
+    def overtaken(table: IcebergLakeTable, *arguments: object) -> int:
+        monkeypatch.setattr(IcebergLakeTable, "commit", commit)
+        other.expire(timedelta(0))
+        return table.commit(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(IcebergLakeTable, "commit", overtaken)
+    assert lake.publish(staged_rows(lake, message_batch(5, [0]))) is not None
+    assert found_in(iceberg_table(lake.place).scan().to_arrow()) == sent + Counter([(5, 0)])
 
 
 def test_what_was_compacted_a_moment_ago_can_still_be_read(lake: OpenLake) -> None:

@@ -198,7 +198,11 @@ def test_writers_and_a_compactor_work_at_once(lake: OpenLake, kind: Kind) -> Non
 
     def compact() -> None:
         for _ in range(4):
-            compact_all(open_existing_lake(lake.place))
+            compactor = open_existing_lake(lake.place)
+            assert isinstance(compactor, TableLake)
+            compact_all(compactor)
+            compactor.expire(timedelta(0))
+            compactor.remove_orphans(timedelta(hours=1))
 
     with ThreadPoolExecutor(3) as pool:
         for each in (pool.submit(write, 1), pool.submit(write, 2), pool.submit(compact)):
@@ -215,6 +219,25 @@ def test_files_that_another_compacted_are_not_compacted_again(lake: OpenLake, ki
     [planned] = planned_compactions(lake.files(), NOON + timedelta(days=1), 1 << 30)
     made = [write_compaction(lake.staging, planned, (1, number)) for number in range(2)]
     assert lake.compact(made[:1]).compacted
+    assert not lake.compact(made[1:]).compacted
+    assert kind.found(lake.place) == sent
+
+
+def test_a_compaction_between_reading_and_compacting_is_noticed(
+    lake: OpenLake, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = publish_small_files(lake, hours=1, files=2, rows=2)
+    [planned] = planned_compactions(lake.files(), NOON + timedelta(days=1), 1 << 30)
+    made = [write_compaction(lake.staging, planned, (1, number)) for number in range(2)]
+    other = open_existing_lake(lake.place)
+    replace = kind.table.replace
+
+    def overtaken(table: AnyTable, *arguments: object) -> int:
+        monkeypatch.setattr(kind.table, "replace", replace)
+        assert other.compact(made[:1]).compacted
+        return table.replace(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(kind.table, "replace", overtaken)
     assert not lake.compact(made[1:]).compacted
     assert kind.found(lake.place) == sent
 
@@ -299,6 +322,17 @@ def test_files_that_were_compacted_or_left_behind_are_removed(kind: Kind, lake: 
     assert lake.remove_orphans(timedelta(0)) == 1
     assert kind.found(lake.place) == sent
     assert open_existing_lake(lake.place).state.covered(QUEUE) == [(0, 4)]
+
+
+def test_files_that_another_writer_committed_meanwhile_are_no_orphans(
+    lake: OpenLake, kind: Kind
+) -> None:
+    assert isinstance(lake, TableLake)
+    lake.files()
+    other = open_existing_lake(lake.place)
+    other.publish(staged_rows(other, message_batch(0, range(3))))
+    assert lake.remove_orphans(timedelta(0)) == 0
+    assert kind.found(lake.place) == Counter((0, offset) for offset in range(3))
 
 
 # What is wrong in S3.
