@@ -1,4 +1,5 @@
-"""The first attempt of the fast way and any attempt of the sender make the same frames."""
+"""The first attempt of the fast way, in whichever thread, and any attempt of the sender make the
+same frames."""
 
 import asyncio
 import string
@@ -111,6 +112,14 @@ async def fast_frames(config: ProducerConfig, ready: Ready) -> list[tuple[str, b
     return connections.frames
 
 
+async def thread_frames(config: ProducerConfig, ready: Ready) -> list[tuple[str, bytes]]:
+    sender = new_sender(config, ready.message.topic, Connections(is_open=True))
+    assert sender.fast_sends is not None
+    path = sender.fast_sends.next_path(ready)
+    assert path is not None
+    return [(path.address, sender.fast_sends.frame_of(path, ready)(OPAQUE))]
+
+
 async def general_frames(
     config: ProducerConfig, ready: Ready, *, is_open: bool
 ) -> list[tuple[str, bytes]]:
@@ -128,5 +137,6 @@ def test_fast_and_general_attempts_make_the_same_frames(
     ready = bare_ready(message, MESSAGE_ID, config)
     fast = asyncio.run(fast_frames(config, ready))
     assert len(fast) == 1
+    assert fast == asyncio.run(thread_frames(config, ready))
     assert fast == asyncio.run(general_frames(config, ready, is_open=True))
     assert fast == asyncio.run(general_frames(config, ready, is_open=False))

@@ -51,7 +51,7 @@ class LoopThread:
 
     def post(self, function: Callable[[], None]) -> None:
         """The loop calls it soon, without a result. Raises NotOpen or UsedAfterFork."""
-        self._check_caller()
+        self.check_caller()
         with self._lock:
             self._running_loop().call_soon_threadsafe(function)
 
@@ -95,7 +95,7 @@ class LoopThread:
             engine.release()
 
     def _submitted(self, coroutine: Coroutine[Any, Any, T]) -> "_Waiting[T]":
-        self._check_caller()
+        self.check_caller()
         # Under the lock: another thread may be stopping the loop.
         with self._lock:
             return _Waiting(coroutine, self._running_loop())
@@ -106,7 +106,8 @@ class LoopThread:
             raise NotOpen(self._what, was_open=self._was_started)
         return self._engine.loop
 
-    def _check_caller(self) -> None:
+    def check_caller(self) -> None:
+        """Raises UsedAfterFork, or BadArgument in the client's own event loop."""
         # A fork does not have the thread: waiting for it would never end.
         if current_process_id() != self._process:
             raise UsedAfterFork(self._what, self._process, current_process_id())

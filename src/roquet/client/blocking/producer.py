@@ -14,13 +14,14 @@ from functools import partial
 from typing import Any, NamedTuple, Unpack, final
 
 from roquet.client.arguments import bad, check_count, check_timeout
+from roquet.client.blocking.direct_send import DirectSends
 from roquet.client.blocking.loop_thread import LoopThread
 from roquet.client.blocking.twin import BlockingTwin, blocking, described_by, sharing_key
 from roquet.client.config import TIMEOUT_S, ProducerConfig, ProducerOptions
 from roquet.client.errors import BadArgument, NotOpen, SendFailed, SendUnknown, UsedAfterFork
 from roquet.client.hooks import TransactionState
 from roquet.client.producer.outgoing import Delay
-from roquet.client.producer.producer import AsyncProducer
+from roquet.client.producer.producer import AsyncProducer, accumulator_of
 from roquet.client.producer.queue_choice import OrderKey
 from roquet.client.producer.receipt import ProducerStatistics, SendReceipt
 from roquet.client.producer.transaction_producer import (
@@ -58,8 +59,36 @@ class Producer(BlockingTwin[AsyncProducer]):
         self._submissions = Submissions(
             self._thread, config.window_count, config.in_flight_size_max
         )
+        accumulator = accumulator_of(twin)
+        self._direct = None if accumulator is None else DirectSends(accumulator, self._thread)
 
-    send = blocking(AsyncProducer.send)
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: QueueRef | None = None,
+        order_key: OrderKey | None = None,
+        delay: Delay | None = None,
+        delay_level: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> SendReceipt:
+        self._thread.check_caller()
+        is_usual = queue is None and order_key is None and delay is None and delay_level is None
+        if is_usual and self._direct is not None and self._thread.is_running:
+            check_timeout("timeout_s", timeout_s)
+            receipt = self._direct.send(message, timeout_s)
+            if receipt is not None:
+                return receipt
+        return self._thread.run(
+            self._twin.send(
+                message,
+                queue=queue,
+                order_key=order_key,
+                delay=delay,
+                delay_level=delay_level,
+                timeout_s=timeout_s,
+            )
+        )
 
     def submit(
         self,
@@ -133,7 +162,18 @@ class Producer(BlockingTwin[AsyncProducer]):
     recall = blocking(AsyncProducer.recall)
 
     def statistics(self) -> ProducerStatistics:
-        return self._twin.statistics()
+        counted = self._twin.statistics()
+        if self._direct is not None:
+            counted.stored_count += self._direct.stored_count
+            counted.stored_size += self._direct.stored_size
+            counted.in_flight_count += self._direct.in_flight_count
+        return counted
+
+    def close(self) -> None:
+        """Waits a little for messages in flight; a second time does nothing."""
+        if self._direct is not None and self._thread.is_running:
+            self._direct.close()
+        super().close()
 
 
 @final

@@ -41,7 +41,8 @@ class BlockingTwin(Generic[T]):
     with the same `sharing_key` share one thread.
 
     Any number of threads may use it; a call costs about 0.1 ms for the way to the other thread
-    and back. Belongs to the process that made it.
+    and back, which sends of a single thread do without (`direct_send.py`). Belongs to the process
+    that made it.
     """
 
     def __init__(self, twin: T, what: str, sharing_key: SharingKey | None = None) -> None:

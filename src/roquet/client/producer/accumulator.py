@@ -7,6 +7,7 @@ The window, which limits what is in flight, is entered and left here.
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import (
     AsyncIterator,
     Callable,
@@ -27,10 +28,10 @@ from roquet.client.cluster.instance import ClientInstance, InstanceName
 from roquet.client.cluster.links import LinkSettings, Participant
 from roquet.client.cluster.name_servers import name_server_source
 from roquet.client.config import Credentials, ProducerConfig, TlsConfig
-from roquet.client.errors import ClientError, SendFailed
+from roquet.client.errors import ClientError, NotOpen, SendFailed
 from roquet.client.hooks import MessageKind, SendHook
 from roquet.client.lifecycle import Lifecycle
-from roquet.client.names import check_topic, wrapped
+from roquet.client.names import wrapped
 from roquet.client.producer.batching import (
     GATHERED_SIZE_MAX,
     Batcher,
@@ -39,12 +40,19 @@ from roquet.client.producer.batching import (
     size_of,
 )
 from roquet.client.producer.fast_batches import END, FastBatching, FastMessages
-from roquet.client.producer.fast_send import FirstAttempt, first_receipt
+from roquet.client.producer.fast_send import (
+    EndedAttempt,
+    FastSends,
+    FirstAttempt,
+    SendTemplates,
+    ThreadSends,
+    first_receipt,
+    made_ready,
+)
 from roquet.client.producer.outgoing import (
     GATHERED_COUNT_MAX,
     Outgoing,
     Ready,
-    bare_ready,
     check_message,
     is_compressed,
     needs_timers,
@@ -52,7 +60,7 @@ from roquet.client.producer.outgoing import (
     property_text,
     taken,
 )
-from roquet.client.producer.queue_choice import ANYWHERE, Target
+from roquet.client.producer.queue_choice import ANYWHERE, QueueRounds, Target
 from roquet.client.producer.receipt import ProducerStatistics, SendReceipt
 from roquet.client.producer.sender import Sender
 from roquet.client.producer.window import Window
@@ -241,16 +249,11 @@ class Accumulator:
         session = self.usable()
         if self.property_sources:
             message = self._with_added(message)
-        is_bare = not extra and kind is _NORMAL and not is_request
-        if is_bare and type(message) is Message:
-            check_topic(message.topic)
-            ready = session.fast_messages.ready(message, message.topic)
-            if ready is not None:
-                return ready
+        unique_ids = session.instance.unique_ids
+        if not extra and kind is _NORMAL and not is_request:
+            return made_ready(message, session.fast_messages, unique_ids, self.config, self.clock)
         message = taken(message)
-        message_id = message.message_id or session.instance.unique_ids.make(self.clock.now_ms())
-        if is_bare:
-            return bare_ready(message, message_id, self.config)
+        message_id = message.message_id or unique_ids.make(self.clock.now_ms())
         check_message(message, self.config)
         text = property_text(message, message_id, extra, self.config.namespace)
         return Ready(message, message_id, text, kind, needs_timers(extra), is_request)
@@ -436,6 +439,34 @@ class Accumulator:
             raise
         finally:
             session.window.leave(size)
+
+    def thread_sends(self) -> ThreadSends | None:
+        """For a thread that is not the loop's. None if first attempts are left to the loop: hooks,
+        signatures, encryption, shared requests. Raises NotOpen."""
+        session = self._lifecycle.session
+        if session is None:
+            raise NotOpen(self._what, was_open=False)
+        instance, clock = session.instance, self.clock
+        is_left = session.sender.fast_sends is None or session.batcher is not None
+        if is_left or self.property_sources or instance.peers.tls() is not None:
+            return None
+        rounds = QueueRounds(clock, avoid_slow_brokers=False)
+        templates = SendTemplates(self.config)
+        unique_ids = instance.unique_ids.another(secrets.randbits(32))
+        return ThreadSends(
+            FastSends(self.config, instance, clock, rounds, templates),
+            FastMessages(self.config, unique_ids, clock),
+            unique_ids,
+            instance.peers,
+        )
+
+    async def send_on(self, ready: Ready, first: EndedAttempt, timeout_s: float) -> SendReceipt:
+        """What a send ends in whose first attempt was such a one, and not all it took. It does not
+        enter the window, so there has to be a limit to them. Raises SendError."""
+        session = self.usable()
+        outgoing = outgoing_of(ready, self.config)
+        deadline_s = session.loop.time() + timeout_s
+        return (await session.sender.send(outgoing, ANYWHERE, deadline_s, first))[0]
 
     async def send_oneway(self, ready: Ready, target: Target, timeout_s: float) -> None:
         """Returns when the message is on its way. Raises SendFailed."""

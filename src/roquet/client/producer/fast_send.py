@@ -5,8 +5,9 @@ hooks and signatures need. Whatever it ends in but "stored" is judged in `sender
 if that is worth it. Both make the same frames: they share the templates and the rounds of queues.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Final, final
+from typing import Final, NamedTuple, Protocol, final
 
 import msgspec
 
@@ -15,19 +16,23 @@ from roquet.client.cluster.requests import fast_address
 from roquet.client.cluster.routes import Route
 from roquet.client.config import ProducerConfig
 from roquet.client.hooks import MessageKind
-from roquet.client.names import wrapped
+from roquet.client.names import check_topic, wrapped
+from roquet.client.producer.fast_batches import FastMessages
 from roquet.client.producer.outgoing import (
     Outgoing,
     Ready,
+    bare_ready,
     header_of,
     is_compressed,
     outgoing_of,
+    taken,
 )
 from roquet.client.producer.queue_choice import QueueRounds
 from roquet.client.producer.receipt import SendReceipt
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import Clock
 from roquet.net.connection import Connection
+from roquet.net.peers import Peers
 from roquet.net.pending_calls import PendingCall
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
@@ -35,9 +40,10 @@ from roquet.protocol.errors import ProtocolError
 from roquet.protocol.fields import header_reader
 from roquet.protocol.headers.messages import SendMessageReplyHeader
 from roquet.protocol.messages.message import Message
+from roquet.protocol.messages.message_id import UniqueIdMaker
 from roquet.protocol.templates.send_request import SendTemplate
 
-_SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
+SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _NORMAL: Final = MessageKind.NORMAL
 
@@ -61,10 +67,11 @@ class SendTemplates:
         return template
 
 
-class _QueuePath(msgspec.Struct):
+class QueuePath(msgspec.Struct):
     """To one queue. `queue` has the topic as the caller knows it."""
 
     queue: QueueRef
+    wire_topic: str
     address: str
     template: SendTemplate
 
@@ -74,7 +81,18 @@ class _TopicPaths(msgspec.Struct):
 
     route: Route
     wire_topic: str
-    by_queue: dict[QueueRef, _QueuePath]
+    by_queue: dict[QueueRef, QueuePath]
+
+
+class EndedAttempt(Protocol):
+    """The first attempt, whoever made it, for `sender.py` to judge."""
+
+    @property
+    def queue(self) -> QueueRef: ...
+    @property
+    def address(self) -> str: ...
+    def reply(self) -> Command:
+        """What it ended in. Raises NetError."""
 
 
 class FirstAttempt(msgspec.Struct):
@@ -115,6 +133,20 @@ class FastSends:
 
     def start(self, ready: Ready, timeout_s: float, now_s: float) -> FirstAttempt | None:
         """None if there is more to do than to send it; then nothing was done."""
+        path = self.next_path(ready)
+        if path is None:
+            return None
+        connection = self._peers.open_connection(path.address)
+        if connection is not None:
+            timeout_s = self.attempt_timeout_s(timeout_s)
+            call = connection.begin_call(SEND, self.frame_of(path, ready), timeout_s, now_s)
+            if call is not None:
+                return FirstAttempt(path.queue, path.address, call, connection)
+        self.put_back(path)
+        return None
+
+    def next_path(self, ready: Ready) -> QueuePath | None:
+        """To the queue whose turn it is. None if there is more to do than to send the message."""
         message = ready.message
         if (
             type(message) is not Message
@@ -128,21 +160,25 @@ class FastSends:
             paths = self._new_paths(message.topic)
             if paths is None:
                 return None
-        queues = paths.route.queues
-        queue = self._rounds.next(queues)
+        queue = self._rounds.next(paths.route.queues)
         path = paths.by_queue.get(queue) or self._new_path(paths, queue, ready)
-        connection = None if path is None else self._peers.open_connection(path.address)
-        if path is not None and connection is not None:
-            if self._config.attempt_timeout_s is not None:
-                timeout_s = min(timeout_s, self._config.attempt_timeout_s)
-            fill = path.template.fill
-            now_ms = self._clock.now_ms()
-            frame_of = partial(fill, now_ms, ready.properties, message.body, message.flag, 0)
-            call = connection.begin_call(_SEND, frame_of, timeout_s, now_s)
-            if call is not None:
-                return FirstAttempt(path.queue, path.address, call, connection)
-        self._rounds.put_back(queues)
-        return None
+        if path is None:
+            self._rounds.put_back(paths.wire_topic)
+        return path
+
+    def put_back(self, path: QueuePath) -> None:
+        """The last path was not used: its queue is the next one again."""
+        self._rounds.put_back(path.wire_topic)
+
+    def frame_of(self, path: QueuePath, ready: Ready) -> Callable[[int], bytes]:
+        """The frame of a message for an opaque."""
+        message = ready.message
+        now_ms = self._clock.now_ms()
+        return partial(path.template.fill, now_ms, ready.properties, message.body, message.flag, 0)
+
+    def attempt_timeout_s(self, timeout_s: float) -> float:
+        limit_s = self._config.attempt_timeout_s
+        return timeout_s if limit_s is None else min(timeout_s, limit_s)
 
     def _new_paths(self, topic: str) -> _TopicPaths | None:
         wire_topic = wrapped(self._config.namespace, topic)
@@ -152,7 +188,7 @@ class FastSends:
         paths = self._paths[topic] = _TopicPaths(route, wire_topic, {})
         return paths
 
-    def _new_path(self, paths: _TopicPaths, queue: QueueRef, ready: Ready) -> _QueuePath | None:
+    def _new_path(self, paths: _TopicPaths, queue: QueueRef, ready: Ready) -> QueuePath | None:
         address = paths.route.masters.get(queue.broker_name)
         if address is None:
             return None
@@ -160,11 +196,40 @@ class FastSends:
             address = fast_address(address)
         template = self._templates.of(outgoing_of(ready, self._config), queue)
         shown_queue = queue._replace(topic=ready.message.topic)
-        path = paths.by_queue[queue] = _QueuePath(shown_queue, address, template)
+        path = QueuePath(shown_queue, paths.wire_topic, address, template)
+        paths.by_queue[queue] = path
         return path
 
 
-def first_receipt(ready: Ready, attempt: FirstAttempt, reply: Command) -> SendReceipt | None:
+class ThreadSends(NamedTuple):
+    """What a thread needs to make first attempts on its own. It shares only what the loop's thread
+    may change at any time, the routes and the connections; turns, templates and ids are its own."""
+
+    sends: FastSends
+    messages: FastMessages
+    unique_ids: UniqueIdMaker
+    peers: Peers
+
+
+def made_ready(
+    message: Message,
+    fast_messages: FastMessages,
+    unique_ids: UniqueIdMaker,
+    config: ProducerConfig,
+    clock: Clock,
+) -> Ready:
+    """A message to which nothing is added but its id. Raises BadArgument."""
+    if type(message) is Message:
+        check_topic(message.topic)
+        ready = fast_messages.ready(message, message.topic)
+        if ready is not None:
+            return ready
+    message = taken(message)
+    message_id = message.message_id or unique_ids.make(clock.now_ms())
+    return bare_ready(message, message_id, config)
+
+
+def first_receipt(ready: Ready, attempt: EndedAttempt, reply: Command) -> SendReceipt | None:
     """None unless it is stored, where it was sent to."""
     if reply.code != _SUCCESS:
         return None

@@ -480,3 +480,8 @@ def _receipts(results: Sequence[SendResult]) -> list[SendReceipt]:
     if len(receipts) < len(results):
         raise SomeFailed(results)
     return receipts
+
+
+def accumulator_of(producer: AsyncProducer) -> Accumulator | None:
+    """For its blocking twin. None if there is more between a caller and the accumulator."""
+    return None if producer._middleware is not None else producer._accumulator  # noqa: SLF001

@@ -84,9 +84,9 @@ class QueueRounds:
             return self._faults.pick(queues, turn, self._clock.monotonic_s())
         return pick_queue(queues, turn, failed_broker)
 
-    def put_back(self, queues: Sequence[QueueRef]) -> None:
-        """The last one was not used, and is the next one again."""
-        self._turns[queues[0].topic] -= 1
+    def put_back(self, topic: str) -> None:
+        """The last queue of a topic was not used, and is the next one again."""
+        self._turns[topic] -= 1
 
     def note(self, broker: str, latency_s: float, *, has_failed: bool) -> None:
         """How an attempt went."""

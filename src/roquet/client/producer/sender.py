@@ -30,7 +30,7 @@ from roquet.client.errors import (
 from roquet.client.hooks import SendHook, Sending, SendMode
 from roquet.client.names import wrapped
 from roquet.client.producer.fast_batches import stored_receipts
-from roquet.client.producer.fast_send import FastSends, FirstAttempt, SendTemplates
+from roquet.client.producer.fast_send import EndedAttempt, FastSends, SendTemplates
 from roquet.client.producer.outgoing import Outgoing, header_of
 from roquet.client.producer.queue_choice import (
     AttemptFailed,
@@ -127,7 +127,7 @@ class Sender:
         outgoing: Outgoing,
         target: Target,
         deadline_s: float,
-        first: FirstAttempt | None = None,
+        first: EndedAttempt | None = None,
     ) -> Coroutine[None, None, Sequence[SendReceipt]]:
         """One receipt for each message. Raises SendError; see `judged`.
 
@@ -174,7 +174,7 @@ class Sender:
         outgoing: Outgoing,
         target: Target,
         deadline_s: float,
-        first: FirstAttempt | None = None,
+        first: EndedAttempt | None = None,
         sending: Sending | None = None,
     ) -> Sequence[SendReceipt]:
         try:
@@ -202,7 +202,7 @@ class Sender:
         outgoing: Outgoing,
         target: Target,
         time: SendTime,
-        first: FirstAttempt | None,
+        first: EndedAttempt | None,
         sending: Sending | None,
     ) -> Sequence[SendReceipt]:
         errors: list[AttemptFailed] = []

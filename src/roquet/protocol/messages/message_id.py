@@ -68,16 +68,31 @@ def parse_unique_id(text: str) -> UniqueId:
 class UniqueIdMaker:
     """Makes the ids of one process. The salt distinguishes processes that share IP and number."""
 
-    __slots__ = ("_month_end_ms", "_month_start_ms", "_prefix", "_zone", "id_size", "of_moment")
+    __slots__ = (
+        "_ip",
+        "_month_end_ms",
+        "_month_start_ms",
+        "_prefix",
+        "_process",
+        "_zone",
+        "id_size",
+        "of_moment",
+    )
 
     def __init__(self, ip: bytes, process: int, salt: int, zone: tzinfo | None = None) -> None:
         assert len(ip) in _IP_SIZES
+        self._ip = ip
+        self._process = process
         self._prefix = (ip + _PROCESS.pack(process & 0xFFFF, salt & 0xFFFFFFFF)).hex().upper()
         self._zone = zone
         self.id_size = len(self._prefix) + 2 * _MOMENT.size
         self._month_start_ms = self._month_end_ms = 0
         # A caller that knows that the moment is still the same may take ids from here.
         self.of_moment = NumberedIds()
+
+    def another(self, salt: int) -> "UniqueIdMaker":
+        """For another thread: one maker belongs to one."""
+        return UniqueIdMaker(self._ip, self._process, salt, self._zone)
 
     def make(self, now_ms: int) -> str:
         if now_ms != self.of_moment.now_ms:
