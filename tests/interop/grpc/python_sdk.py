@@ -166,10 +166,13 @@ class Stories:
             if end is not None:
                 getattr(transaction, end)()
         consumer = self.simple("transacted", "transaction")
-        found = received(consumer, 2)
+        found: list[str] = []
+        # A busy broker of Apache asks about one that has just ended, and delivers it twice.
+        while len(set(found)) < 2:
+            found += [each.body.decode() for each in received(consumer, 1)]
         consumer.shutdown()
         producer.shutdown()
-        return sorted(each.body.decode() for each in found)
+        return sorted(found)
 
     def dead_letters(self) -> object:
         """As often as the group wants, and no more."""

@@ -132,7 +132,8 @@ def test_a_delayed_message_comes_at_its_time(place: Place) -> None:
 
 @pytest.mark.full("a minute: the broker asks about transactions every half minute")
 def test_transactions_end_as_their_producer_says(place: Place) -> None:
-    assert told(place, "transactions") == ["None", "commit"]
+    found = told(place, "transactions")
+    assert (list(dict.fromkeys(found)) if place.is_apache else found) == ["None", "commit"]
 
 
 @pytest.mark.full("retries take seconds; a unit test has the same without an SDK")
