@@ -20,12 +20,14 @@ from roquet.broker.delays.delivering import save_progress
 from roquet.broker.loading import (
     WITHOUT_REPLICAS,
     LoadedTable,
+    PortContext,
     StartState,
     adopt_apache_timers,
     close_store,
     is_loaded,
     load_table_log,
     opened_store,
+    port_context_of,
 )
 from roquet.broker.messages.acks import AckQueue
 from roquet.broker.messages.appending import LateSends, Messages, refused_writes_log, take_copied
@@ -59,7 +61,6 @@ from roquet.disk import Disk
 from roquet.net.address_server import read_source
 from roquet.net.addresses import ip_of, reachable_host
 from roquet.net.errors import UnknownHost
-from roquet.net.limits import ConnectionBudget
 from roquet.net.peers import Peers
 from roquet.net.router import Router
 from roquet.net.service import Services
@@ -100,7 +101,8 @@ def build_broker(
 ) -> Broker:
     """The broker with its tables loaded and its store open."""
     secret = start.secret
-    tls = ServerTls(config.tls, clock)
+    ports = start.ports or port_context_of(config, clock)
+    tls = ports.tls
     accounts = open_account_store(config, disk, clock)
     users = open_user_store(config, _users_path(config), disk)
     lost: set[str] = set()
@@ -203,7 +205,7 @@ def build_broker(
         waiting=waiting,
         replication=replication,
         registrar=registrar,
-        access=_access(config, clock, tls, accounts, users),
+        access=_access(config, clock, ports, accounts, users),
         statistics=statistics,
         background=Background(services, Pauses()),
     )
@@ -218,14 +220,14 @@ def _users_path(config: BrokerConfig) -> Path:
 def _access(
     config: BrokerConfig,
     clock: Clock,
-    tls: ServerTls,
+    ports: PortContext,
     accounts: AccountStore | None,
     users: UserStore | None,
 ) -> Access:
     is_open = accounts is None and users is None
     return Access(
-        tls=tls,
-        connection_budget=ConnectionBudget(clock, config.server_limits),
+        tls=ports.tls,
+        connection_budget=ports.connection_budget,
         accounts=accounts,
         users=users,
         guard=None if is_open else AccessGuard(accounts, clock, _guarded_users(config, users)),

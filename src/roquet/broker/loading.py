@@ -15,6 +15,8 @@ from roquet.broker.tables.durable_state import DurableState
 from roquet.broker.tables.saving import SavedTable
 from roquet.clock import Clock
 from roquet.disk import Disk
+from roquet.net.limits import ConnectionBudget
+from roquet.net.tls.contexts import ServerTls
 from roquet.process_limits import is_near, kept_limit
 from roquet.protocol.bodies.offsets import TimerProgress
 from roquet.state_file import BadStateFile, StateFile
@@ -24,11 +26,25 @@ from roquet.store.message_store import MessageStore
 log = logging.getLogger(__name__)
 
 
+class PortContext(NamedTuple):
+    """What outlives a broker that restarts in place: servers beside it use it, too."""
+
+    tls: ServerTls
+    # All connections, of all ports.
+    connection_budget: ConnectionBudget
+
+
+def port_context_of(config: BrokerConfig, clock: Clock) -> PortContext:
+    """Raises TlsNotUsable."""
+    return PortContext(ServerTls(config.tls, clock), ConnectionBudget(clock, config.server_limits))
+
+
 class StartState(NamedTuple):
     """What a broker starts with, besides its settings."""
 
     secret: SharedSecret | None = None
     cut_end: int = NO_END
+    ports: PortContext | None = None
 
 
 WITHOUT_REPLICAS: Final = StartState()
@@ -87,7 +103,7 @@ def opened_store(
     config: BrokerConfig, clock: Clock, disk: Disk, acks: AckQueue, start: StartState
 ) -> MessageStore:
     """With its epoch started, if it has one. Raises StoreError and StateFileError."""
-    secret, cut_end = start
+    secret, cut_end = start.secret, start.cut_end
     store = MessageStore.open(config.store, clock, disk, acks, cut_end=cut_end)
     if secret is not None:
         if cut_end != NO_END:

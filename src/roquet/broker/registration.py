@@ -21,7 +21,7 @@ from roquet.net.errors import NetError
 from roquet.net.peers import Peers
 from roquet.net.router import Reply, Request, on
 from roquet.protocol.bodies.body import read_body, write_body
-from roquet.protocol.bodies.name_server import BrokerRegistration, KvTable
+from roquet.protocol.bodies.name_server import BrokerRegistration, KvTable, endpoint_entry
 from roquet.protocol.bodies.topics import TopicConfigTable
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.fields import NoFields, header_reader
@@ -117,6 +117,7 @@ class Registrar:
         self._topic_table = topic_table
         self._timeout_s = timeout_s
         self._outages = ThrottledLog(log, clock.monotonic_s, _REMINDER_S)
+        self._endpoint: Address | None = None
         self._is_stale = asyncio.Event()
         self._change_count = 0
         self._registered_count = 0
@@ -142,6 +143,16 @@ class Registrar:
         self._identity = identity
         self.refresh_soon()
 
+    def announce(self, endpoint: Address) -> None:
+        """Where clients of gRPC find this broker; registered soon."""
+        self._endpoint = endpoint
+        self.refresh_soon()
+
+    @property
+    def endpoint(self) -> Address | None:
+        """Where clients of gRPC find this broker, as registered."""
+        return self._endpoint
+
     def refresh_soon(self) -> None:
         """Topics have changed. Changes within a short time share one registration."""
         self._change_count += 1
@@ -166,7 +177,9 @@ class Registrar:
         """Registers with all name servers now; the answers of those that accepted it."""
         self._is_stale.clear()
         change_count = self._change_count
-        body = write_body(BrokerRegistration(topics=self._topic_table()))
+        endpoints = [] if self._endpoint is None else [endpoint_entry(str(self._endpoint))]
+        registration = BrokerRegistration(filter_server_list=endpoints, topics=self._topic_table())
+        body = write_body(registration)
         answers = await asyncio.gather(
             *(self._register_at(server, body) for server in self._name_servers)
         )

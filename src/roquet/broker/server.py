@@ -16,7 +16,6 @@ from roquet.broker.loading import WITHOUT_REPLICAS, StartState
 from roquet.broker.maintenance import learn, start_upkeep
 from roquet.broker.membership import connection_lost
 from roquet.broker.messages.subscriptions import load_sql_filters
-from roquet.broker.replication.epochs import SharedSecret
 from roquet.broker.settings.config import FAST_PORT_DISTANCE, HA_PORT_DISTANCE, BrokerConfig
 from roquet.clock import Clock
 from roquet.disk import Disk
@@ -29,7 +28,6 @@ from roquet.net.serving import Server
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.host import Address
 from roquet.settings.changes import obey_log_level_from_start
-from roquet.store.log_scan import NO_END
 
 log = logging.getLogger(__name__)
 
@@ -50,22 +48,19 @@ async def serve_broker(
     config: BrokerConfig,
     clock: Clock,
     disk: Disk,
-    secret: SharedSecret | None = None,
-    *,
-    cut_end: int = NO_END,
+    start_state: StartState = WITHOUT_REPLICAS,
 ) -> AsyncIterator[Broker]:
     """A broker that answers while the block runs; `config.listen_port` is the port it got.
 
     When `broker.messages.acks.has_failed` is set, it has to stop; `supervisor` serves those that
-    may have to restart. What the log has after `cut_end` is cut off. Raises StoreError,
-    StateFileError, AttributeNotKept, TlsNotUsable, BadRules, and OSError, NoFreePort or UnknownHost
-    when an address cannot be had.
+    may have to restart. What the log has after `cut_end` of its start state is cut off. Raises
+    StoreError, StateFileError, AttributeNotKept, TlsNotUsable, BadRules, and OSError, NoFreePort or
+    UnknownHost when an address cannot be had.
     """
     config = reachable(config)
 
     async def start(port: int) -> tuple[Broker, AsyncExitStack]:
-        start = StartState(secret, cut_end)
-        return await started(replace(config, listen_port=port), clock, disk, start)
+        return await started(replace(config, listen_port=port), clock, disk, start_state)
 
     if config.listen_port:
         broker, running = await start(config.listen_port)

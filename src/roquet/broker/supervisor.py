@@ -16,11 +16,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
+from roquet.broker.loading import StartState, port_context_of
 from roquet.broker.registration import identity_of
 from roquet.broker.replication.epochs import AssignedRole, EpochFile, SharedSecret
 from roquet.broker.replication.leadership import Succession, succession_by, successor
@@ -35,7 +36,8 @@ from roquet.net.address_server import read_source
 from roquet.net.peers import Peers
 from roquet.net.router import Router
 from roquet.net.service import OnFailure, Services
-from roquet.net.tls.contexts import ClientTls, ServerTls
+from roquet.net.tls.contexts import ClientTls
+from roquet.protocol.host import Address
 from roquet.settings.options import ConfigError
 from roquet.store.log_scan import NO_END
 
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
     from roquet.broker.metrics.monitored_broker import MonitoredBroker
 
 log = logging.getLogger(__name__)
+
+# Name servers that take longer learn of it in the background.
+_ANNOUNCE_TIMEOUT_S: Final = 3.0
 
 
 @final
@@ -55,6 +60,7 @@ class BrokerSupervisor:
         self.etcd_tls = ClientTls(config.etcd_files) if config.etcd_is_encrypted else None
         self._clock = clock
         self._disk = disk
+        self._ports = port_context_of(config, clock)
         self.secret: SharedSecret | None = None
         if config.replication_secret_file is not None:
             epochs = EpochFile(disk, config.store.root)
@@ -66,6 +72,7 @@ class BrokerSupervisor:
         self._is_stopping = asyncio.Event()
         # The port of its pages, if it has any.
         self.http_port: int | None = None
+        self._grpc_place: Address | None = None
         self.has_failed = asyncio.Event()
         self.failure = "it cannot trust its disk any more"
 
@@ -86,9 +93,26 @@ class BrokerSupervisor:
 
     def reload(self) -> None:
         """Read the certificates again. Raises TlsNotUsable."""
-        self.broker.access.tls.reload()
+        self._ports.tls.reload()
         if self.etcd_tls is not None:
             self.etcd_tls.reload()
+
+    async def announce(self, grpc_place: Address) -> None:
+        """Registers where clients of gRPC find this broker, and the ones that it becomes."""
+        self._grpc_place = grpc_place
+        self._announce(self.broker)
+        registrar = self.broker.registrar
+        try:
+            async with asyncio.timeout(_ANNOUNCE_TIMEOUT_S):
+                await registrar.until_registered()
+        except TimeoutError:
+            registrar.refresh_soon()
+
+    def _announce(self, broker: Broker) -> None:
+        if self._grpc_place is not None:
+            # For those who ask the broker itself.
+            broker.config = replace(broker.config, grpc_port=self._grpc_place.port)
+            broker.registrar.announce(self._grpc_place)
 
     def stop(self) -> None:
         self._is_stopping.set()
@@ -125,10 +149,10 @@ class BrokerSupervisor:
 
     async def _serve(self, config: BrokerConfig, cut_end: int) -> RestartAsSlave | None:
         """How to restart; None when it is stopped."""
-        async with serve_broker(
-            config, self._clock, self._disk, self.secret, cut_end=cut_end
-        ) as broker:
+        start = StartState(self.secret, cut_end, self._ports)
+        async with serve_broker(config, self._clock, self._disk, start) as broker:
             self._broker = broker
+            self._announce(broker)
             self._is_serving = True
             if not self._has_begun.done():
                 self._has_begun.set_result(None)
@@ -170,8 +194,7 @@ class BrokerSupervisor:
         """Whether another broker was made the master while this one was away."""
         assert self.secret is not None
         servers = read_source(";".join(config.name_servers)).addresses
-        tls = ServerTls(config.tls, self._clock)
-        peers = Peers(Router(None, ()), self._clock, tls=tls.outgoing)
+        peers = Peers(Router(None, ()), self._clock, tls=self._ports.tls.outgoing)
         try:
             identity = identity_of(reachable(config))
             identity = replace(identity, broker_id=config.replica_id)

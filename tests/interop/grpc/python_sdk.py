@@ -190,6 +190,20 @@ class Stories:
             each.shutdown()
         return [each.delivery_attempt for each in bad]
 
+    def spread(self) -> object:
+        """Over all brokers, and received from all of them, by both kinds of consumers."""
+        producer = self.producer("normal")
+        for index in range(16):
+            producer.send(message("normal", f"spread {index:02}"))
+        simple = self.simple("spread-simple", "normal")
+        pulled = received(simple, 16)
+        listener = Seen()
+        push = self.push("spread-push", "normal", listener)
+        pushed = listener.wait(16)
+        for each in (simple, push, producer):
+            each.shutdown()
+        return [sorted(each.body.decode() for each in found) for found in (pulled, pushed)]
+
     def sent(self) -> object:
         """For a consumer of another protocol."""
         producer = self.producer("normal")

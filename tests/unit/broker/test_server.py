@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from roquet.broker.broker import Broker
+from roquet.broker.loading import StartState
 from roquet.broker.server import serve_broker
 from roquet.broker.settings.config import FAST_PORT_DISTANCE, BrokerConfig
 from roquet.broker.tables.offsets import transaction_progress_of
@@ -52,7 +53,9 @@ async def test_progress_that_a_shorter_log_does_not_have_is_forgotten_before_tha
         cut_end = broker.store.log_end
         put_waiting(broker, 1)
         note_progress(broker, 3)
-    async with serve_broker(config, SystemClock(), QuickDisk(), cut_end=cut_end) as broker:
+    async with serve_broker(
+        config, SystemClock(), QuickDisk(), StartState(cut_end=cut_end)
+    ) as broker:
         assert broker.store.log_end == cut_end
         assert broker.waiting.delays.levels.offsets()[1] == 1
         assert transaction_progress_of(broker.tables.offsets.snapshot()).half_offset == 1

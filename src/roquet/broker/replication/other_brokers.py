@@ -18,6 +18,7 @@ from roquet.errors import RoquetError
 from roquet.net.peers import Peers
 from roquet.protocol.bodies.body import Body, DataVersion, read_body, write_body
 from roquet.protocol.bodies.name_server import ClusterInfo, KvTable, TopicRoute
+from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header, NoFields, header_reader
@@ -26,6 +27,7 @@ from roquet.protocol.headers.name_server import (
     QueryDataVersionHeader,
     QueryDataVersionReplyHeader,
 )
+from roquet.protocol.headers.topics import GetTopicConfigHeader
 
 _TIMEOUT_S: Final = 1.0
 _MASTER_ID: Final = 0
@@ -98,6 +100,11 @@ class OtherBrokers:
             if route is not None:
                 return route
         return None
+
+    async def topic_at(self, address: str, topic: str) -> TopicConfig | None:
+        """What another broker has of a topic."""
+        header = GetTopicConfigHeader(topic=topic)
+        return await self._body(address, RequestCode.GET_TOPIC_CONFIG, header, TopicConfig)
 
     async def _master_at(self, name_server: str) -> OtherBroker | None:
         """The latest that a name server of ours knows; of another one, the one in its routes."""

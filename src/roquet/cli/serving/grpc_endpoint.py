@@ -8,8 +8,6 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from msgspec.structs import replace
-
 from roquet.broker.supervisor import BrokerSupervisor
 from roquet.clock import Clock
 from roquet.protocol.host import Address
@@ -19,11 +17,16 @@ log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def grpc_endpoint(
-    host: str, port: int | None, supervisor: BrokerSupervisor, clock: Clock
+    host: str,
+    port: int | None,
+    supervisor: BrokerSupervisor,
+    clock: Clock,
+    advertised_host: str | None = None,
 ) -> AsyncIterator[int | None]:
     """Serves while the block runs; yields the port. Without one there is no endpoint.
 
-    Raises GrpcMissing, and what a server raises that cannot listen.
+    Routes of other brokers name the advertised host, by default that of the broker. Raises
+    GrpcMissing, and what a server raises that cannot listen.
     """
     if port is None:
         yield None
@@ -35,8 +38,8 @@ async def grpc_endpoint(
     place = Address(host, port)
     broker = supervisor.broker
     async with serve_grpc(place, broker, lambda: supervisor.serving, clock) as taken_port:
-        # For those who ask the broker where it is.
-        broker.config = replace(broker.config, grpc_port=taken_port)
+        advertised = advertised_host or broker.config.advertised_host or broker.config.bind_host
+        await supervisor.announce(Address(advertised, taken_port))
         name = broker.config.broker_name
         log.info("%s serves gRPC at %s", name, place._replace(port=taken_port))
         yield taken_port

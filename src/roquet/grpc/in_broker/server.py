@@ -26,13 +26,14 @@ async def serve_grpc(
 ) -> AsyncIterator[int]:
     """Yields the port. `serving` is the current broker, None while it restarts.
 
-    Certificates and limits of connections are those of `broker`. Raises what `Server.start` does.
+    Certificates and limits of connections are those of `broker`, and of the ones it becomes. Raises
+    what `Server.start` does.
     """
-    service = BrokerService(serving)
     access = broker.access
-    async with (
-        serve_service(place, service, clock, access.tls, access.connection_budget, limits) as port,
-        Services("gRPC") as services,
-    ):
+    async with Services("gRPC") as services:
+        service = BrokerService(serving, services)
         services.every("renew messages", RENEWAL_PAUSE_S, service.renew_held)
-        yield port
+        async with serve_service(
+            place, service, clock, access.tls, access.connection_budget, limits
+        ) as port:
+            yield port

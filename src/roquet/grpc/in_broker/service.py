@@ -1,34 +1,48 @@
 """The broker of this process as what answers calls."""
 
 from collections.abc import Callable, Collection, Iterable
-from typing import final
+from typing import Any, Final, final
 
 from roquet.broker.broker import Broker
 from roquet.broker.membership import connection_lost
-from roquet.grpc.calls import Call
+from roquet.grpc.calls import Call, GrpcStatus
 from roquet.grpc.clients import GrpcClient, GrpcClients
+from roquet.grpc.codes import refusal_status
 from roquet.grpc.in_broker.acking import ack_message, change_invisible_duration, forward_to_dlq
+from roquet.grpc.in_broker.elsewhere import Elsewhere
 from roquet.grpc.in_broker.receiving import receive_message
 from roquet.grpc.in_broker.registration import Held, register, release, renew
-from roquet.grpc.in_broker.routing import query_assignment, query_route
+from roquet.grpc.in_broker.routing import TopicElsewhere, query_assignment, query_route
 from roquet.grpc.in_broker.sending import end_transaction, recall_message, send_message
-from roquet.grpc.schema import Message
+from roquet.grpc.names import topic_name
+from roquet.grpc.schema import Message, pb
 from roquet.grpc.settings import group_of, merged_settings
 from roquet.grpc.signatures import CallRules, check_signature
+from roquet.net.errors import Refused
 from roquet.net.router import Need
+from roquet.net.service import Services
+
+_RESTARTS: Final = "the broker restarts"
+
+AnswerRoute = Callable[[Broker, Message, TopicElsewhere], Message]
 
 
 @final
 class BrokerService:
-    """`serving` is the current broker, None while it restarts."""
+    """`serving` is the current broker, None while it restarts.
 
-    def __init__(self, serving: Callable[[], Broker | None]) -> None:
+    `services` are for calls that wait for a name server.
+    """
+
+    def __init__(self, serving: Callable[[], Broker | None], services: Services) -> None:
         self._serving = serving
+        self._services = services
+        self._elsewhere = Elsewhere()
         self.clients: GrpcClients[Held] = GrpcClients(self)
 
     @property
     def unavailable(self) -> str | None:
-        return "the broker restarts" if self._serving() is None else None
+        return _RESTARTS if self._serving() is None else None
 
     @property
     def _broker(self) -> Broker:
@@ -74,11 +88,36 @@ class BrokerService:
 
     # Methods.
 
-    def query_route(self, _call: Call, request: Message) -> Message:
-        return query_route(self._broker, request)
+    def query_route(self, call: Call, request: Message) -> Message | None:
+        return self._routed(call, request, query_route, pb.QueryRouteResponse)
 
-    def query_assignment(self, _call: Call, request: Message) -> Message:
-        return query_assignment(self._broker, request)
+    def query_assignment(self, call: Call, request: Message) -> Message | None:
+        return self._routed(call, request, query_assignment, pb.QueryAssignmentResponse)
+
+    def _routed(
+        self, call: Call, request: Message, answer: AnswerRoute, response: Any
+    ) -> Message | None:
+        """At once, or when a name server has answered. Raises Refused."""
+        broker = self._broker
+        known = self._elsewhere.known(broker, topic_name(request.topic))
+        if known is not None:
+            return answer(broker, request, known)
+        self._services.once(call.method, lambda: self._route_later(call, request, answer, response))
+        return None
+
+    async def _route_later(
+        self, call: Call, request: Message, answer: AnswerRoute, response: Any
+    ) -> None:
+        found = await self._elsewhere.find(self._broker, topic_name(request.topic))
+        broker = self._serving()
+        if broker is None:
+            call.finish(GrpcStatus.UNAVAILABLE, _RESTARTS)
+            return
+        try:
+            answered = answer(broker, request, found)
+        except Refused as refused:
+            answered = response(status=refusal_status(refused))
+        call.answer(answered.SerializeToString())
 
     def send_message(self, call: Call, request: Message) -> None:
         send_message(self._broker, call, request)

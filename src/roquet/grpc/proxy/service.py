@@ -168,7 +168,7 @@ class ProxyService:
         topic = topic_name(request.topic)
         route = await self._cluster.newest_route(topic)
         types = await self._cluster.types(topic)
-        return route_answer(topic, queues_of(route), types, request.endpoints)
+        return route_answer(topic, queues_of(route), types, lambda _name: request.endpoints)
 
     async def _query_assignment(self, request: Message) -> Message:
         topic, name = topic_name(request.topic), group_name(request.group)
@@ -179,7 +179,7 @@ class ProxyService:
             topic,
             queues_of(route),
             types,
-            request.endpoints,
+            lambda _name: request.endpoints,
             is_ordered=group is not None and group.consume_message_orderly,
         )
 

@@ -29,6 +29,7 @@ from roquet.protocol.codes import VERSION_3_0_11, VERSION_5_0_0, Permission
 from roquet.protocol.compression import Compression, compress, decompress
 from roquet.protocol.errors import BadBody, BadMessage
 from roquet.protocol.fields import Int32, Int64
+from roquet.protocol.host import Address
 
 
 class BrokerData(Body, kw_only=True):
@@ -53,10 +54,42 @@ class QueueData(Body, kw_only=True):
 
 class TopicRoute(Body, kw_only=True):
     broker_datas: list[BrokerData] = always([])
-    filter_server_table: dict[str, list[str]] = always({})
+    # By the address of a broker. A name server of 5.x may have null for one that has none.
+    filter_server_table: dict[str, list[str] | None] = always({})
     order_topic_conf: str | None = None  # such as "broker-a:4;broker-b:4"
     queue_datas: list[QueueData] = always([])
     topic_queue_mapping_by_broker: dict[str, QueueMapping] = field(default_factory=dict)
+
+
+# Brokers have no filter servers any more (`filterServerNums` is 0), but name servers of any version
+# keep what is registered as such, and give it out with routes. Clients use it for class filters
+# alone. So our brokers register their gRPC endpoint there: grpc://10.0.0.1:8081.
+_GRPC_PREFIX: Final = "grpc://"
+_ENDPOINT_SIZE_MAX: Final = 300
+
+
+def endpoint_entry(address: str) -> str:
+    """A gRPC endpoint as a broker registers it."""
+    return _GRPC_PREFIX + address
+
+
+def endpoints_in(route: TopicRoute) -> dict[str, Address]:
+    """The gRPC endpoints of brokers, by the address of the broker."""
+    found = {}
+    for broker_address, entries in route.filter_server_table.items():
+        for entry in entries or ():
+            endpoint = _read_endpoint(entry)
+            if endpoint is not None:
+                found[broker_address] = endpoint
+    return found
+
+
+def _read_endpoint(entry: str) -> Address | None:
+    host, _, port = entry.removeprefix(_GRPC_PREFIX).rpartition(":")
+    is_sound = entry.startswith(_GRPC_PREFIX) and len(entry) <= _ENDPOINT_SIZE_MAX and host
+    if not is_sound or not (port.isascii() and port.isdigit() and 0 < int(port) < _PORT_END):
+        return None
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
 
 
 class LostBroker(Body, kw_only=True):
@@ -103,6 +136,7 @@ class KvTable(Body, kw_only=True):
 
 
 _INT32: Final = Struct(">i")
+_PORT_END: Final = 65_536
 _ZLIB_FIRST_BYTE: Final = b"x"
 _COMPRESSION_LEVEL: Final = 9
 

@@ -9,6 +9,8 @@ from roquet.protocol.bodies.name_server import (
     BrokerRegistration,
     QueueData,
     TopicRoute,
+    endpoint_entry,
+    endpoints_in,
     read_registration,
     write_compressed_registration,
 )
@@ -20,6 +22,7 @@ from roquet.protocol.bodies.topics import (
 from roquet.protocol.codes import VERSION_3_0_11, VERSION_4_9_4, VERSION_5_0_0
 from roquet.protocol.compression import DECOMPRESSED_SIZE_MAX
 from roquet.protocol.errors import BadBody, TooLarge
+from roquet.protocol.host import Address
 from roquet.protocol.lenient_json import with_bare_integer_keys
 from tests.support.golden_frames import golden_frames
 
@@ -36,6 +39,32 @@ REGISTRATION = BrokerRegistration(
         },
     ),
 )
+
+
+@pytest.mark.parametrize(
+    ("address", "wanted"),
+    [
+        ("10.0.0.1:8081", Address("10.0.0.1", 8081)),
+        ("[::1]:8081", Address("::1", 8081)),
+        ("broker-a.example:65535", Address("broker-a.example", 65535)),
+    ],
+)
+def test_an_endpoint_is_found_in_the_route_as_it_was_registered(
+    address: str, wanted: Address
+) -> None:
+    route = TopicRoute(filter_server_table={"10.0.0.1:10911": [endpoint_entry(address)]})
+    assert endpoints_in(route) == {"10.0.0.1:10911": wanted}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("10.0.0.1:20000", "grpc://", "grpc://h", "grpc://:1", "grpc://h:0", "grpc://h:65536"),
+        *("grpc://h:x", "grpc://h:²", f"grpc://{'h' * 300}:1"),
+    ],
+)
+def test_what_is_no_endpoint_is_left_out(entry: str) -> None:
+    assert endpoints_in(TopicRoute(filter_server_table={"b": [entry], "c": None})) == {}
 
 
 def sized(data: bytes) -> bytes:
