@@ -133,6 +133,8 @@ def _no_failover(given: Namespace) -> str | None:
         return "requires --replicas"
     if given.dashboard:
         return "cannot be combined with --dashboard; run roquet dashboard beside it"
-    if given.http or given.grpc:
-        return f"cannot be combined with --{'http' if given.http else 'grpc'}"
+    if given.http:
+        return "cannot be combined with --http"
+    if given.grpc and given.grpc.ip != given.host:
+        return f"its brokers serve gRPC where they listen: --grpc {given.host}:{given.grpc.port}"
     return None

@@ -115,6 +115,7 @@ async def _serve_processes(
         broker_count=plan.broker_count,
         replica_count=plan.replica_count,
         tls=names.config.tls,
+        grpc_port=None if plan.grpc_place is None else plan.grpc_place.port,
     )
     await serve_failover(failover_plan, directory, stop)
 
@@ -199,8 +200,9 @@ async def _endpoint(
         yield ""
         return
     port = place.port and place.port + index
-    async with grpc_endpoint(place.ip, port, broker, clock) as taken_port:
-        yield str(Address(reachable_host(place.ip), taken_port or 0))
+    host = plan.advertised_host or reachable_host(place.ip)
+    async with grpc_endpoint(place.ip, port, broker, clock, host) as taken_port:
+        yield str(Address(host, taken_port or 0))
 
 
 def _tls(plan: ClusterPlan, directory: Path, now_ms: int) -> TlsSettings:

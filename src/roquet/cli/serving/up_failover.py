@@ -43,6 +43,8 @@ class FailoverPlan(msgspec.Struct, frozen=True, kw_only=True):
     broker_count: int
     replica_count: int
     tls: TlsSettings
+    # Of the first broker; the others have the ports after it. None without endpoints.
+    grpc_port: int | None = None
 
     @property
     def certificate(self) -> Path | None:
@@ -94,21 +96,30 @@ async def serve_failover(plan: FailoverPlan, directory: Path, stop: asyncio.Even
     """Runs until `stop` is set. Raises EtcdMissing and OSError."""
     etcd_port = free_port(_ETCD_HOST, PEERS_DISTANCE)
     etcd = _etcd(plan, directory, etcd_port)
-    children = [etcd, *_brokers(plan, directory, etcd_port)]
+    grpc_ports = _grpc_ports(plan)
+    children = [etcd, *_brokers(plan, directory, etcd_port, grpc_ports)]
     async with AsyncExitStack() as stack:
         for child in children:
             await child.start()
             stack.push_async_callback(child.stop)
         keeping = [asyncio.ensure_future(child.keep_running()) for child in children]
         try:
-            await _serve(plan, stop)
+            await _serve(plan, grpc_ports, stop)
         finally:
             for task in keeping:
                 task.cancel()
             await asyncio.gather(*keeping, return_exceptions=True)
 
 
-async def _serve(plan: FailoverPlan, stop: asyncio.Event) -> None:
+def _grpc_ports(plan: FailoverPlan) -> list[int]:
+    """Of all brokers: whatever becomes of them, each tells clients where the masters are."""
+    if plan.grpc_port is None:
+        return []
+    first, count = plan.grpc_port, plan.broker_count * (plan.replica_count + 1)
+    return [first + index if first else free_port(plan.host) for index in range(count)]
+
+
+async def _serve(plan: FailoverPlan, grpc_ports: list[int], stop: asyncio.Event) -> None:
     """Prints the ready line once every master has an in-sync slave, then waits for `stop`."""
     tls = plan.certificate is not None and TlsConfig(ca_file=plan.certificate)
     names = str(Address(local_host(plan.host), plan.name_server_port))
@@ -120,7 +131,9 @@ async def _serve(plan: FailoverPlan, stop: asyncio.Event) -> None:
         host = plan.advertised_host or reachable_host(plan.host)
         name_server = Address(host, plan.name_server_port)
         line = f"ready name-server={name_server} broker={masters} slave={slaves}"
-        print(line + (f" tls-ca={plan.certificate}" if tls else ""), flush=True)
+        line += f" tls-ca={plan.certificate}" if tls else ""
+        endpoints = ",".join(str(Address(host, port)) for port in grpc_ports)
+        print(line + (f" grpc={endpoints}" if endpoints else ""), flush=True)
     await stop.wait()
 
 
@@ -151,7 +164,9 @@ def _etcd(plan: FailoverPlan, directory: Path, port: int) -> _Child:
     return _Child("etcd", words, home / "etcd.log")
 
 
-def _brokers(plan: FailoverPlan, directory: Path, etcd_port: int) -> list[_Child]:
+def _brokers(
+    plan: FailoverPlan, directory: Path, etcd_port: int, grpc_ports: list[int]
+) -> list[_Child]:
     secret = directory / "replication.secret"
     if not secret.exists():
         secret.touch(0o600)
@@ -181,6 +196,8 @@ def _brokers(plan: FailoverPlan, directory: Path, etcd_port: int) -> list[_Child
                 "brokerRole": "SYNC_MASTER" if number == 1 else "SLAVE",
                 "listenPort": str(port or free_port(host, FAST_PORT_DISTANCE, HA_PORT_DISTANCE)),
             }
+            if grpc_ports:
+                own["grpcPort"] = str(grpc_ports[len(children)])
             children.append(_broker(directory / f"{name}-{number}", settings | own))
     return children
 
