@@ -208,16 +208,11 @@ def test_a_message_that_was_tried_again_has_a_story(command: JobCommands, shop: 
     assert states[GROUP] == "has passed it"
 
 
-def test_lag_is_none(command: JobCommands, shop: Shop) -> None:
-    report = command.json("lag", *shop.topic, "--group", GROUP)
-    assert [row["lag"] for row in report["queues"]] == [0, 0]
-
-
 def test_an_unsigned_request_is_reported_in_one_line(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ROQUET_ACCESS_KEY", raising=False)
     monkeypatch.delenv("ROQUET_SECRET_KEY", raising=False)
-    finished = roquet("spark", "lag", *shop.topic, "--group", GROUP)
+    finished = roquet("spark", "dlq-report", "-n", shop.name_server)
     assert finished.exit_code == 1
     assert finished.stderr.count("\n") == 1

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from functools import partial
 from typing import Final
 
-from roquet.cli.spark import lake, messages, outcomes, without_spark
+from roquet.cli.spark import lake, messages, outcomes, packaging
 from roquet.cli.spark.arguments import define_json
 from roquet.cli.spark.running import JobCommand, run_job
 
@@ -15,7 +15,7 @@ _COMMANDS: Final[dict[str, JobCommand]] = {
     **lake.COMMANDS,
     **messages.COMMANDS,
     **outcomes.COMMANDS,
-    **without_spark.COMMANDS,
+    **packaging.COMMANDS,
 }
 
 

@@ -147,7 +147,7 @@ def test_certificates_are_found_from_wherever_tasks_run() -> None:
 
 def test_a_secret_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     signed = ("--access-key", "me", "--secret-key-file", tmp_path / "secret")
-    finished = roquet("spark", "lag", "-n", "localhost:9876", *signed)
+    finished = roquet("spark", "dlq-report", "-n", "localhost:9876", *signed)
     assert finished.exit_code == 1
     assert finished.stderr.count("\n") == 1
     assert str(tmp_path / "secret") in finished.stderr
@@ -195,13 +195,7 @@ def test_jobs_ask_encrypted_before_spark_starts(
 
 
 @pytest.mark.slow
-def test_lag_is_asked_for_encrypted(encrypted: Encrypted) -> None:
-    finished = roquet("spark", "lag", *encrypted.words, "--json")
-    assert finished.exit_code == 0, finished.stderr
-
-
-@pytest.mark.slow
 def test_a_plaintext_client_gets_one_line(encrypted: Encrypted) -> None:
-    finished = roquet("spark", "lag", "-n", encrypted.name_server, "--group", "billing")
+    finished = roquet("spark", "dlq-report", "-n", encrypted.name_server, "--group", "billing")
     assert finished.exit_code == 1
     assert finished.stderr.count("\n") == 1
