@@ -1,4 +1,4 @@
-"""`dlq-report`, `story` and `audit`: what happened to messages, from the records they left."""
+"""`dlq-report` and `audit`: what happened to messages, from the records they left."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -123,42 +123,6 @@ def test_reasons_and_tries_are_read_where_a_client_wrote_them(spark: SparkSessio
     first, second = dead_letters(spark.createDataFrame(rows, schema)).collect()
     assert (first.group, first.reason, first.error, first.tries) == ("g", "no", "KeyError", 3)
     assert (second.topic, second.reason, second.tries) == ("orders", "not recorded", 16)
-
-
-# The life of a message.
-
-
-def test_a_message_that_was_tried_again_has_a_story(command: JobCommands, shop: Shop) -> None:
-    message_id = shop.receipts[b"slow"].message_id
-    report = command.json("story", "-n", shop.name_server, "--topic", ORDERS, "--id", message_id)
-    reported = [(event["what"], event["group"]) for event in report["events"]]
-    assert reported[0] == ("created", None)
-    assert ("sent", "shop") in reported
-    in_group = [what for what, group in reported if group == "billing"]
-    assert in_group == [
-        "delivered to a listener",
-        "not done",
-        "ready for retry",
-        "delivered to a listener",
-        "done",
-    ]
-    times = [event["time"] for event in report["events"]]
-    assert times == sorted(times)
-    assert {event["id"] for event in report["events"]} == {message_id}
-    assert report["groups"] == [{"id": message_id, "group": "billing", "state": "has passed it"}]
-
-
-def test_a_dead_letter_is_found_by_its_key(command: JobCommands, shop: Shop) -> None:
-    finished = command("story", "-n", shop.name_server, "--topic", ORDERS, "--key", "bad-1")
-    assert finished.exit_code == 0, finished.stderr
-    assert "moved to the dead-letter queue" in finished.stdout
-    assert shop.receipts[b"bad 1"].message_id in finished.stdout
-
-
-def test_a_message_that_is_not_there_is_one_line(command: JobCommands, shop: Shop) -> None:
-    finished = command("story", "-n", shop.name_server, "--topic", ORDERS, "--key", "nobodys")
-    assert finished.exit_code == 1
-    assert "has no message with the key nobodys" in finished.stderr.splitlines()[-1]
 
 
 # Accounts.

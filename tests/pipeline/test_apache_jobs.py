@@ -194,20 +194,6 @@ def test_dead_letters_are_reported(command: JobCommands, shop: Shop) -> None:
     assert report["topics"] == [{"group": GROUP, "topic": ORDERS, "messages": 1}]
 
 
-def test_a_message_that_was_tried_again_has_a_story(command: JobCommands, shop: Shop) -> None:
-    report = command.json("story", *shop.topic, "--key", SLOW.decode().replace(" ", "-"))
-    reported = [event["what"] for event in report["events"] if event["group"] == GROUP]
-    assert reported == [
-        "delivered to a listener",
-        "not done",
-        "ready for retry",
-        "delivered to a listener",
-        "done",
-    ]
-    states = {row["group"]: row["state"] for row in report["groups"]}
-    assert states[GROUP] == "has passed it"
-
-
 def test_an_unsigned_request_is_reported_in_one_line(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""`roquet spark dlq-report`, `story` and `audit`: what became of messages."""
+"""`roquet spark dlq-report` and `audit`: what became of messages."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -14,7 +14,6 @@ from roquet.cli.spark.arguments import (
     place_of,
 )
 from roquet.cli.spark.running import JobCommand, session
-from roquet.protocol.names import TRACE_TOPIC
 from roquet.reporting import FAILED, FINISHED, MISUSED, Report, Reporter, ReportTable
 
 if TYPE_CHECKING:
@@ -34,13 +33,6 @@ _DLQ_TABLES: Final = {
     "last": ("given_up", "group", "topic", "id", "origin_id", "tags", "keys", "tries", "reason"),
 }
 _TOP_DEFAULT: Final = 10
-
-_STORY_DESCRIPTION: Final = """\
-Show the history of a message: sent, stored, delivered, retried, dead-lettered.
-
-Sources are the message, its retries and dead letters, the offsets of groups,
-and trace records, if producers and consumers write them.
-"""
 
 _AUDIT_DESCRIPTION: Final = """\
 Compare the messages sent with those received, and with a lake.
@@ -111,68 +103,6 @@ def _run_dlq_report(reporter: Reporter, given: Namespace) -> int:
             [
                 ReportTable(name, columns, [tuple(row) for row in getattr(found, name)])
                 for name, columns in _DLQ_TABLES.items()
-            ],
-        )
-    )
-    return FINISHED
-
-
-def _define_story(parser: ArgumentParser) -> None:
-    define_brokers(parser)
-    parser.add_argument("--topic", required=True, help="Topic that it was sent to.")
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--id", help="Message id of the producer, or offset message id.")
-    which.add_argument("--key", help="All messages with this key.")
-    parser.add_argument(
-        "--group",
-        action="append",
-        default=[],
-        help="Only this consumer group; can be repeated. Default: all groups of the topic.",
-    )
-    parser.add_argument(
-        "--trace-topic", default=TRACE_TOPIC, metavar="TOPIC", help="Topic of trace records."
-    )
-    parser.add_argument(
-        "--start",
-        type=moment,
-        metavar="TIME",
-        help="Search only messages stored at or after this time, which is faster.",
-    )
-    define_cluster(parser)
-
-
-def _run_story(reporter: Reporter, given: Namespace) -> int:
-    from roquet.pipeline.jobs.story import (  # noqa: PLC0415
-        GroupState,
-        StoryEvent,
-        StoryPlan,
-        story,
-        story_places,
-    )
-    from roquet.pipeline.queries import tasks_shown  # noqa: PLC0415
-
-    plan = StoryPlan(
-        brokers=broker_options(given),
-        topic=given.topic,
-        id=given.id,
-        key=given.key,
-        groups=tuple(given.group),
-        trace_topic=given.trace_topic,
-        start=given.start,
-    )
-    places = story_places(plan)
-    with (
-        session(reporter, given) as spark,
-        reporter.progress("tasks") as progress,
-        tasks_shown(spark, progress),
-    ):
-        found = story(spark, plan, places)
-    reporter.finish(
-        Report(
-            {"messages": len({event.id for event in found.events})},
-            [
-                ReportTable("events", StoryEvent._fields, found.events),
-                ReportTable("groups", GroupState._fields, found.groups),
             ],
         )
     )
@@ -301,6 +231,5 @@ def _audit_side(given: Namespace, topic: str | None, files: Path | None, name: s
 
 COMMANDS: Final = {
     "dlq-report": JobCommand(_DLQ_REPORT_DESCRIPTION, _define_dlq_report, _run_dlq_report),
-    "story": JobCommand(_STORY_DESCRIPTION, _define_story, _run_story),
     "audit": JobCommand(_AUDIT_DESCRIPTION, _define_audit, _run_audit),
 }

@@ -20,7 +20,6 @@ JOBS = {
     "export": "--topic orders --to {}/files",
     "replay": "--topic orders --to orders",
     "dlq-report": "--group billing",
-    "story": "--topic orders --key 7",
     "audit": "--topic orders --group billing",
 }
 
