@@ -4,26 +4,17 @@ a request. One cluster of each version, and one that wants every request signed.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession, functions as F  # noqa: N812
 
 from roquet import Admin, Credentials, TopicReader, TopicSettings
-from roquet.client.hooks import TransactionState
-from roquet.client.producer.transaction_producer import PreparedMessage
-from roquet.pipeline.options.declaring import read_options
-from roquet.pipeline.options.writing import WriteOptions
-from roquet.pipeline.sink import transactions
-from roquet.pipeline.sink.requests import TaskId
-from roquet.pipeline.sink.transactions import Mark, TransactionLog, answering_producer
-from roquet.pipeline.sink.writers import BatchWriter, TaskAttempt, write_rows
 from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.apache_accounts import ACCESS_CONTROL, OPERATOR, USERS, write_accounts
 from tests.support.eventually import wait_until
@@ -33,8 +24,6 @@ from tests.support.spark_streams import run_available
 from tests.support.spark_workers import with_workers
 
 ROW_COUNT: Final = 2000
-TRANSACTION_ROW_COUNT: Final = 200
-ASKED_ROW_COUNT: Final = 10
 QUEUE_COUNT: Final = 3
 
 SIGNED: Final = [pytest.param((ApacheVersion.V5_5_0, True), id="5.5.0-signed")]
@@ -171,55 +160,15 @@ def test_rows_come_back_whole_and_filtered_by_tags_with_equal_hashes(
     assert sorted(int(row.body) for row in chosen) == [*range(1, ROW_COUNT, 3)]
 
 
-@pytest.mark.parametrize("mode", ["idempotent", "transactional"])
 def test_a_write_that_is_run_again_is_not_done_twice(
-    spark: SparkSession, place: Place, topic: str, tmp_path: Path, mode: str
+    spark: SparkSession, place: Place, topic: str
 ) -> None:
-    row_count = TRANSACTION_ROW_COUNT if mode == "transactional" else ROW_COUNT
-    options = {"deliveryMode": mode, "writeId": f"{topic}-once"}
-    if mode == "transactional":
-        options["transactionLog"] = str(tmp_path / "transactions")
-    else:
-        options["idColumn"] = "body"
-    frame = numbered(spark, row_count)
-    write(frame, place, topic, row_count, **options)
-    write(frame, place, topic, row_count, **options)
+    options = {"deliveryMode": "idempotent", "idColumn": "body", "writeId": f"{topic}-once"}
+    frame = numbered(spark, ROW_COUNT)
+    for _ in range(2):
+        write(frame, place, topic, ROW_COUNT, **options)
     found = read(spark, place, topic)
-    assert sorted(int(row.body) for row in found) == [*range(row_count)]
-
-
-def test_a_broker_that_asks_while_a_driver_commits_delivers_each_row_once(
-    place: Place, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As it does when a batch takes long. Without Spark: the driver stops just there."""
-    asked: list[Mark] = []
-
-    def noted(log: TransactionLog, mark: Mark) -> TransactionState:
-        asked.append(mark)
-        return outcome_of(log, mark)
-
-    def end_when_asked(
-        options: WriteOptions, prepared: Sequence[PreparedMessage]
-    ) -> Sequence[PreparedMessage]:
-        before = len(asked)
-        wait_until(lambda: len(asked) >= before + len(prepared))
-        return end(options, prepared)
-
-    outcome_of, end = TransactionLog.outcome_of, transactions._end
-    monkeypatch.setattr(TransactionLog, "outcome_of", noted)
-    monkeypatch.setattr(transactions, "_end", end_when_asked)
-    given = {"deliveryMode": "transactional", "transactionLog": str(tmp_path), "writeId": topic}
-    options = read_options(WriteOptions, place.options | given)
-    rows = pa.RecordBatch.from_pydict(
-        {"topic": [topic] * ASKED_ROW_COUNT, "body": list(map(str, range(ASKED_ROW_COUNT)))}
-    )
-    report = write_rows(options, TaskAttempt(TaskId(topic, 0, 0), "run", 0), iter([rows]))
-    BatchWriter(options).commit([report])
-    # What was sent twice is there twice by then.
-    wait_until(lambda: place.message_count(topic) >= ASKED_ROW_COUNT)
-    assert place.message_count(topic) == ASKED_ROW_COUNT
-    answering_producer(options.cluster, options.group_id, str(tmp_path)).close()
-    answering_producer.cache_clear()
+    assert sorted(int(row.body) for row in found) == [*range(ROW_COUNT)]
 
 
 def test_a_stream_is_exact_over_a_restart_and_tools_of_apache_see_its_progress(

@@ -26,7 +26,6 @@ REPEATED = pytest.mark.full("the same with another delivery mode")
 MODES = [
     pytest.param("at_least_once", marks=REPEATED),
     "idempotent",
-    pytest.param("transactional", marks=REPEATED),
 ]
 
 
@@ -64,10 +63,8 @@ def numbered(spark: SparkSession, topic: str) -> DataFrame:
     )
 
 
-def write(frame: DataFrame, name_server: str, directory: Path, mode: str) -> None:
+def write(frame: DataFrame, name_server: str, mode: str) -> None:
     options = {"nameServer": name_server, "deliveryMode": mode, "batchCount": "64"}
-    if mode == "transactional":
-        options["transactionLog"] = str(directory / "transactions")
     if mode == "idempotent":
         options["idColumn"] = "body"
     frame.write.format("rocketmq").options(**options).mode("append").save()
@@ -96,11 +93,8 @@ def test_rows_of_a_task_that_is_killed_half_way(
     topic = cluster.new_topic()
     gate = Gate(tmp_path / "gate", GATED)
     frame = gate.in_the_way_of(numbered(spark, topic))
-    writing = gate.reached_by(spark, lambda: write(frame, cluster.name_server, tmp_path, mode))
-    if mode == "transactional":
-        assert message_count(cluster.name_server, topic) == 0
-    else:
-        wait_until(lambda: message_count(cluster.name_server, topic) > 0)
+    writing = gate.reached_by(spark, lambda: write(frame, cluster.name_server, mode))
+    wait_until(lambda: message_count(cluster.name_server, topic) > 0)
     assert kill_python_workers(spark) >= 2
     gate.open()
     writing.result()
@@ -127,13 +121,12 @@ def test_a_read_whose_task_is_killed_half_way_has_each_row_once(
 
 
 @pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("mode", MODES[1:])
 def test_a_sink_outlives_a_broker_that_is_killed_half_way(
-    spark: SparkSession, servers: Servers, tmp_path: Path, mode: str
+    spark: SparkSession, servers: Servers, tmp_path: Path
 ) -> None:
     gate = Gate(tmp_path / "gate", GATED)
     frame = gate.in_the_way_of(numbered(spark, servers.topic))
-    writing = gate.reached_by(spark, lambda: write(frame, servers.name_server, tmp_path, mode))
+    writing = gate.reached_by(spark, lambda: write(frame, servers.name_server, "idempotent"))
     servers.broker.kill()
     gate.open()
     servers.broker.start()

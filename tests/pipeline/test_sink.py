@@ -15,7 +15,7 @@ from roquet.testing.blocking import BlockingCluster
 from tests.support.eventually import wait_until
 from tests.support.spark_workers import finished, with_workers
 
-MODES = ("at_least_once", "idempotent", "transactional")
+MODES = ("at_least_once", "idempotent")
 ROW_COUNT = 3000
 
 
@@ -73,9 +73,7 @@ def small_batches(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset(name)
 
 
-def mode_options(mode: str, directory: Path) -> dict[str, str]:
-    if mode == "transactional":
-        return {"deliveryMode": mode, "transactionLog": str(directory / "transactions")}
+def mode_options(mode: str) -> dict[str, str]:
     if mode == "idempotent":
         return {"deliveryMode": mode, "idColumn": "body"}
     return {"deliveryMode": mode}
@@ -141,7 +139,7 @@ def test_a_task_that_fails_half_way_is_tried_again(
     topic = cluster.new_topic()
     marker = tmp_path / "failed"
     frame = failing_once(numbered(spark, topic), marker, 1200)
-    write(frame, cluster, batchCount="64", **mode_options(mode, tmp_path))
+    write(frame, cluster, batchCount="64", **mode_options(mode))
     assert marker.exists()
     found = read(spark, cluster, topic)
     assert set(numbers(found)) == {*range(ROW_COUNT)}
@@ -152,30 +150,8 @@ def test_a_task_that_fails_half_way_is_tried_again(
         assert len({row.msgId for row in found}) == ROW_COUNT
 
 
-@pytest.mark.full("what unit tests show without Spark, once more through it")
-@pytest.mark.usefixtures("small_batches")
-def test_of_a_transaction_that_fails_nothing_can_be_read(
-    spark: SparkSession, cluster: BlockingCluster, tmp_path: Path
-) -> None:
-    topic = cluster.new_topic()
-    frame = numbered(spark, topic).withColumn("body", F.expr("IF(int(body) = 2900, NULL, body)"))
-    options = mode_options("transactional", tmp_path)
-    with pytest.raises(PySparkException, match="column 'body': null"):
-        write(frame, cluster, **options)
-    assert read(spark, cluster, topic) == []
-    with_workers(lambda: write(numbered(spark, topic, 10), cluster, **options))
-    assert numbers(read(spark, cluster, topic)) == [*range(10)]
-
-
-@pytest.mark.parametrize(
-    "mode",
-    [
-        "idempotent",
-        pytest.param("transactional", marks=pytest.mark.full("the same with another mode")),
-    ],
-)
 def test_a_stream_whose_last_batch_is_replayed_writes_each_row_once(
-    spark: SparkSession, cluster: BlockingCluster, tmp_path: Path, mode: str
+    spark: SparkSession, cluster: BlockingCluster, tmp_path: Path
 ) -> None:
     source, target = cluster.new_topic(), cluster.new_topic()
     with_workers(lambda: write(numbered(spark, source), cluster))
@@ -191,7 +167,7 @@ def test_a_stream_whose_last_batch_is_replayed_writes_each_row_once(
         )
         return (
             frame.writeStream.format("rocketmq")
-            .options(nameServer=cluster.name_server, **mode_options(mode, tmp_path))
+            .options(nameServer=cluster.name_server, **mode_options("idempotent"))
             .option("checkpointLocation", str(checkpoint))
             .trigger(availableNow=True)
             .start()
@@ -217,7 +193,7 @@ def test_a_stream_whose_last_batch_is_replayed_writes_each_row_once(
         (lambda frame: frame.withColumn("delay", F.lit(5)), {}, "'delay' has to be an interval"),
         (lambda frame: frame.drop("topic"), {}, "neither a column 'topic' nor the option"),
         (lambda frame: frame, {"batchsiez": "1"}, "did you mean 'batchSize'"),
-        (lambda frame: frame, {"deliveryMode": "transactional"}, "'transactionLog': required"),
+        (lambda frame: frame, {"deliveryMode": "idempotent"}, "'idColumn': required"),
     ],
 )
 def test_wrong_input_is_refused_before_anything_is_sent(

@@ -8,7 +8,6 @@
         DataLoss            messages that a query still needed are gone
         DamagedStore        a store directory with damage, read with onDamage=fail
         BadRow              a row that cannot become a message
-        NotAllEnded         messages of a committed batch that are not delivered yet
         BadQuery            an SQL statement that cannot be run
         BadLake             a directory that is not a lake, or that another program wrote to
         PlanOutdated        another writer added part of what was planned
@@ -83,19 +82,6 @@ class DamagedStore(PipelineError):
 
 class BadRow(PipelineError):
     """A row of a DataFrame that cannot become a message."""
-
-
-class NotAllEnded(PipelineError):
-    """The batch is committed; brokers deliver the rest after their next transaction check."""
-
-    def __init__(self, what: str, count: int, reason: str) -> None:
-        super().__init__(
-            f"{what} is committed, but {count} of its messages may not be delivered yet"
-            f" ({reason}): run it again to deliver them; nothing is sent twice"
-        )
-        self.what = what
-        self.count = count
-        self.reason = reason
 
 
 class BadQuery(PipelineError):

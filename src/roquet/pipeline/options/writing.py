@@ -26,14 +26,10 @@ class DeliveryMode(StrEnum):
                       write. Messages of a task that failed for good stay. Costs a query to a broker
                       for each row. Not with speculative tasks, of which two may check before one
                       sends; not with delays.
-    `transactional`   All rows of a batch become readable, or none. Rows are sent one by one as half
-                      messages, until the driver ends them: two requests per row, and a file for
-                      each batch in the directory `transactionLog`. Not with order keys or delays.
     """
 
     AT_LEAST_ONCE = "at_least_once"
     IDEMPOTENT = "idempotent"
-    TRANSACTIONAL = "transactional"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,22 +55,10 @@ class WriteOptions:
         "writeId",
         TEXT,
         "identifies a batch write, so that it can be repeated without duplicates;"
-        " for `idempotent` and `transactional`, a stream has its own",
+        " for `idempotent`, a stream has its own",
         None,
     )
-    transaction_log: str | None = option(
-        "transactionLog",
-        TEXT,
-        "a directory shared by the driver and all executors, which records how transactions ended;"
-        " required for `transactional`",
-        None,
-    )
-    group_id: str = option(
-        "groupId",
-        TEXT,
-        "the producer group, which answers transaction checks",
-        "roquet-spark-sink",
-    )
+    group_id: str = option("groupId", TEXT, "the producer group", "roquet-spark-sink")
     batch_size: int = option(
         "batchSize", SIZE, "maximum number of bytes of one request", 512 << 10, shown="512k"
     )
@@ -96,11 +80,6 @@ class WriteOptions:
             raise BadOption("batchSize", f"brokers accept at most {REQUEST_SIZE_MAX} bytes")
         if self.batch_count > REQUEST_COUNT_MAX:
             raise BadOption("batchCount", f"brokers accept at most {REQUEST_COUNT_MAX} messages")
-        is_transactional = self.delivery_mode is DeliveryMode.TRANSACTIONAL
-        if is_transactional and self.transaction_log is None:
-            raise BadOption("transactionLog", "required for deliveryMode 'transactional'")
-        if not is_transactional and self.transaction_log is not None:
-            raise BadOption("transactionLog", "only for deliveryMode 'transactional'")
         is_idempotent = self.delivery_mode is DeliveryMode.IDEMPOTENT
         if is_idempotent and self.id_columns is None:
             raise BadOption(
@@ -110,5 +89,5 @@ class WriteOptions:
             )
         if not is_idempotent and self.id_columns is not None:
             raise BadOption("idColumn", "only for deliveryMode 'idempotent'")
-        if self.write_id is not None and self.delivery_mode is DeliveryMode.AT_LEAST_ONCE:
-            raise BadOption("writeId", "not supported with deliveryMode 'at_least_once'")
+        if not is_idempotent and self.write_id is not None:
+            raise BadOption("writeId", "only for deliveryMode 'idempotent'")

@@ -5,7 +5,6 @@
     rows.py              rows of one Arrow batch, checked and grouped by topic and queue
     requests.py          rows as the bodies of requests, and the ids of their messages
     delivery.py          sends requests, several at a time, until brokers have them
-    transactions.py      half messages of tasks, ended by the driver; how batches ended, as files
 
 What each mode promises and costs is in `options/writing.py`.
 """

@@ -98,8 +98,6 @@ _REFUSED_IN: Final = {
     DeliveryMode.AT_LEAST_ONCE: frozenset[str](),
     # A delayed message is not found by its id in its topic.
     DeliveryMode.IDEMPOTENT: frozenset({"delay", "delayLevel"}),
-    # The order of messages is that of the ends of their transactions.
-    DeliveryMode.TRANSACTIONAL: frozenset({"delay", "delayLevel", "orderKey"}),
 }
 
 

@@ -79,12 +79,10 @@ def shared_producer(cluster: ClusterOptions, group: str) -> SharedProducer:
 async def attempted(
     attempt: Callable[[int], Awaitable[T]],
     timeouts: SendTimeouts,
-    final_error: type[SendError] = SendForbidden,
 ) -> T:
     """What `attempt` returns, retried; its argument is the number of earlier attempts.
 
-    Raises its last error when time is up, and at once one that no retry changes or that is final to
-    the caller.
+    Raises its last error when time is up, and at once one that no retry changes.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + timeouts.total.total_seconds()
@@ -95,7 +93,7 @@ async def attempted(
             return await attempt(count)
         except (SendError, *UNANSWERED) as error:
             is_refused = isinstance(error, SendRefused) and error.code not in RETRY_CODES
-            is_final = is_refused or isinstance(error, final_error)
+            is_final = is_refused or isinstance(error, SendForbidden)
             pause_s = backoff.next_s()
             if is_final or loop.time() + pause_s > deadline_s:
                 raise

@@ -1,20 +1,17 @@
-"""What Spark calls: `write` in each task, `commit` or `abort` in the driver.
+"""What Spark calls: `write` in each task. The driver has nothing to commit or to abort.
 
 The writer of a batch write is made once and goes to all tasks and all their attempts, so an id that
 it makes up is that of the write. A stream has the id of its query, which stays the same when it is
-restarted from its checkpoint; its driver makes a new writer for the commit of each batch, and gets
-everything it needs from the reports of tasks.
+restarted from its checkpoint.
 """
 
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, final
+from typing import Final, NamedTuple, final
 from uuid import uuid4
 
-import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -24,16 +21,10 @@ from pyspark.sql.datasource import (
 )
 
 from roquet.client.producer.producer import AsyncProducer
-from roquet.client.producer.transaction_producer import PreparedMessage
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.connections import retried
 from roquet.pipeline.malloc import keep_freed_memory
-from roquet.pipeline.options.writing import (
-    REQUEST_COUNT_MAX,
-    REQUEST_SIZE_MAX,
-    DeliveryMode,
-    WriteOptions,
-)
+from roquet.pipeline.options.writing import DeliveryMode, WriteOptions
 from roquet.pipeline.sink.delivery import (
     Deliverer,
     RateLimit,
@@ -45,16 +36,6 @@ from roquet.pipeline.sink.delivery import (
 )
 from roquet.pipeline.sink.requests import RequestBuilder, RequestLimits, SendRequest, TaskId
 from roquet.pipeline.sink.rows import SingleRow, checked_rows, grouped, single_rows
-from roquet.pipeline.sink.transactions import (
-    MARK,
-    Mark,
-    TransactionLog,
-    abort_batch,
-    answering_producer,
-    commit_batch,
-    prepare_rows,
-    roll_back,
-)
 from roquet.protocol.messages.message import Property
 
 # Apache brokers find a message by its id a few milliseconds after they stored it. A second attempt
@@ -63,22 +44,10 @@ _INDEX_DELAY_S: Final = 0.5
 _ONLY_BATCH: Final = 0
 
 
-@dataclass(frozen=True)
-class WriteReport(WriterCommitMessage):
-    """What a task reports to the driver."""
-
-    write_id: str
-    run_id: str
-    token: str
-    row_count: int = 0
-    prepared: Sequence[PreparedMessage] = ()
-
-
 class TaskAttempt(NamedTuple):
     """One attempt of one task."""
 
     task: TaskId
-    run_id: str
     number: int
 
 
@@ -86,28 +55,19 @@ class TaskAttempt(NamedTuple):
 class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
-        self._run_id = uuid4().hex
-        self._write_id = options.write_id or self._run_id
+        self._write_id = options.write_id or uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = _task_context()
         task = TaskId(self._write_id, _ONLY_BATCH, context.partitionId())
-        return write_rows(
-            self._options, TaskAttempt(task, self._run_id, context.attemptNumber()), iterator
-        )
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        _commit(self._options, self._write_id, _ONLY_BATCH, _reports(messages))
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        _abort(self._options, self._write_id, _ONLY_BATCH, self._run_id, _reports(messages))
+        write_rows(self._options, TaskAttempt(task, context.attemptNumber()), iterator)
+        return WriterCommitMessage()
 
 
 @final
 class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
-        self._run_id = uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = _task_context()
@@ -116,38 +76,19 @@ class StreamWriter(DataSourceStreamArrowWriter):
         assert query_id is not None
         assert batch_id is not None
         task = TaskId(query_id, int(batch_id), context.partitionId())
-        return write_rows(
-            self._options, TaskAttempt(task, self._run_id, context.attemptNumber()), iterator
-        )
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        reports = _reports(messages)
-        if reports:
-            _commit(self._options, reports[0].write_id, batchId, reports)
-            _prune(self._options, reports[0].write_id, batchId)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        reports = _reports(messages)
-        # Tasks that failed have rolled back what they prepared.
-        if reports:
-            first = reports[0]
-            _abort(self._options, first.write_id, batchId, first.run_id, reports)
+        write_rows(self._options, TaskAttempt(task, context.attemptNumber()), iterator)
+        return WriterCommitMessage()
 
 
 def write_rows(
     options: WriteOptions, attempt: TaskAttempt, batches: Iterator[pa.RecordBatch]
-) -> WriteReport:
-    """Writes all rows of a task. Raises BadRow or SendError, and Spark retries the task."""
+) -> int:
+    """Writes all rows of a task and counts them.
+
+    Raises BadRow or SendError, and Spark retries the task.
+    """
     keep_freed_memory()
-    if options.delivery_mode is DeliveryMode.TRANSACTIONAL:
-        return _prepare(options, attempt, batches)
-    return _send(options, attempt, batches)
-
-
-def _send(
-    options: WriteOptions, attempt: TaskAttempt, batches: Iterator[pa.RecordBatch]
-) -> WriteReport:
-    task, _, attempt_number = attempt
+    task, attempt_number = attempt
     is_idempotent = options.delivery_mode is DeliveryMode.IDEMPOTENT
     if not is_idempotent:
         # Stored messages are not searched for, so a repetition must have other ids.
@@ -181,7 +122,7 @@ def _send(
             first_row += batch.num_rows
         if under_way is not None:
             under_way.result()
-    return WriteReport(task.write_id, attempt.run_id, uuid4().hex, first_row)
+    return first_row
 
 
 def _deliver(
@@ -210,39 +151,6 @@ def _deliver(
     sending.run(work)
 
 
-def _prepare(
-    options: WriteOptions, attempt: TaskAttempt, batches: Iterator[pa.RecordBatch]
-) -> WriteReport:
-    task = attempt.task
-    assert options.transaction_log is not None
-    mark = Mark(task.write_id, task.batch_id, attempt.run_id, uuid4().hex)
-    report = WriteReport(mark.write_id, mark.run_id, mark.token)
-    if TransactionLog(options.transaction_log).decision(mark.write_id, mark.batch_id) is not None:
-        # Already committed: the driver delivers the rest of it.
-        for _ in batches:
-            pass
-        return report
-    transactions = answering_producer(options.cluster, options.group_id, options.transaction_log)
-    builder = RequestBuilder(
-        task, RequestLimits(REQUEST_SIZE_MAX, REQUEST_COUNT_MAX), {MARK: str(mark)}
-    )
-    rate_limit = RateLimit(options.max_messages_per_second)
-    prepared: list[PreparedMessage] = []
-    first_row = 0
-    try:
-        for batch in batches:
-            rows = checked_rows(batch, options.topic, task.place, first_row)
-            every = np.arange(rows.num_rows)
-            builder.check(rows, every, first_row)
-            single = single_rows(rows, every, task.place, first_row)
-            prepared += prepare_rows(transactions, single, mark, options, rate_limit, task.place)
-            first_row += batch.num_rows
-    except Exception:
-        roll_back(options, prepared)
-        raise
-    return WriteReport(mark.write_id, mark.run_id, mark.token, first_row, tuple(prepared))
-
-
 @final
 class _QueueLists:
     """The queues of topics at their first use in a task, so that its rows keep their order."""
@@ -261,38 +169,6 @@ class _QueueLists:
                 self._timeouts.total,
             )
         return self._known[topic]
-
-
-def _commit(
-    options: WriteOptions, write_id: str, batch_id: int, reports: Sequence[WriteReport]
-) -> None:
-    if options.delivery_mode is DeliveryMode.TRANSACTIONAL:
-        tokens = frozenset(report.token for report in reports)
-        prepared = [each for report in reports for each in report.prepared]
-        commit_batch(options, write_id, batch_id, tokens, prepared)
-
-
-def _prune(options: WriteOptions, write_id: str, batch_id: int) -> None:
-    if options.delivery_mode is DeliveryMode.TRANSACTIONAL:
-        assert options.transaction_log is not None
-        TransactionLog(options.transaction_log).prune(write_id, batch_id)
-
-
-def _abort(
-    options: WriteOptions,
-    write_id: str,
-    batch_id: int,
-    run_id: str,
-    reports: Sequence[WriteReport],
-) -> None:
-    if options.delivery_mode is DeliveryMode.TRANSACTIONAL:
-        prepared_by = {report.token: report.prepared for report in reports}
-        abort_batch(options, write_id, batch_id, run_id, prepared_by)
-
-
-def _reports(messages: Sequence[Any]) -> list[WriteReport]:
-    """Reports of tasks that succeeded."""
-    return [each for each in messages if isinstance(each, WriteReport)]
 
 
 def _task_context() -> TaskContext:

@@ -20,13 +20,11 @@ def test_a_name_server_is_enough() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"deliveryMode": "exactly_once"}, "at_least_once or idempotent or transactional"),
-        ({"deliveryMode": "transactional"}, "'transactionLog': required"),
-        ({"transactionLog": "x"}, "only for deliveryMode 'transactional'"),
+        ({"deliveryMode": "exactly_once"}, "at_least_once or idempotent"),
         ({"deliveryMode": "idempotent"}, "'idColumn': required"),
         ({"idColumn": "x"}, "'idColumn': only for deliveryMode 'idempotent'"),
         ({"groupId": "a b"}, "option 'groupId': .*'a b'"),
-        ({"writeId": "x"}, "'writeId': .* 'at_least_once'"),
+        ({"writeId": "x"}, "'writeId': only for deliveryMode 'idempotent'"),
         ({"batchSize": "5m"}, "at most 4194304 bytes"),
         ({"batchCount": "70000"}, "at most 65000 messages"),
         ({"topics": "x"}, "did you mean 'topic'"),

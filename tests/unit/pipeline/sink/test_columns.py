@@ -24,7 +24,6 @@ from roquet.pipeline.sink.columns import check_columns
 TEXT = StringType()
 INT = IntegerType()
 IDEMPOTENT = {"deliveryMode": "idempotent", "idColumn": "body"}
-TRANSACTIONAL = {"deliveryMode": "transactional", "transactionLog": "log"}
 
 
 def check(columns: dict[str, DataType], **given: str) -> None:
@@ -72,7 +71,6 @@ def test_a_column_of_its_type_can_be_written(name: str, kind: DataType) -> None:
         ({}, IDEMPOTENT | {"idColumn": "id"}, "no column 'id', which the option 'idColumn' names"),
         ({"id": MapType(TEXT, INT)}, IDEMPOTENT | {"idColumn": "id"}, "'id' identifies rows"),
         ({"id": TEXT, "more": TEXT}, IDEMPOTENT | {"idColumn": "id"}, "no column 'more'"),
-        ({"orderKey": TEXT}, TRANSACTIONAL, "'orderKey' cannot be written"),
     ],
 )
 def test_what_cannot_be_written_is_named(

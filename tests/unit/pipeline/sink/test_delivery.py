@@ -61,11 +61,6 @@ async def test_what_no_repetition_changes_is_raised_at_once(error: ClientError) 
         await attempted(raising(error), PATIENT)
 
 
-async def test_an_error_can_be_final_to_the_caller() -> None:
-    with pytest.raises(SendUnknown):
-        await attempted(raising(SendUnknown(TOPIC, "timed out")), PATIENT, SendUnknown)
-
-
 async def test_patience_has_an_end() -> None:
     impatient = SendTimeouts(timedelta(seconds=1), timedelta(milliseconds=150))
     with pytest.raises(SendFailed):

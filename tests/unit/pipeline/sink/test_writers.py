@@ -1,13 +1,8 @@
 """What tasks and drivers do, against a cluster of ours and without Spark."""
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from itertools import count
-from pathlib import Path
 from random import Random
-from threading import Thread, Timer
 from typing import Any
 
 import pyarrow as pa
@@ -17,41 +12,22 @@ from roquet import Message
 from roquet.client.blocking.admin import Admin
 from roquet.client.blocking.producer import Producer
 from roquet.client.blocking.reader import TopicReader
-from roquet.client.hooks import TransactionState
 from roquet.client.producer.queue_choice import queue_of_key
-from roquet.client.received import received_messages
 from roquet.pipeline.errors import BadRow
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.writing import WriteOptions
-from roquet.pipeline.sink import transactions
 from roquet.pipeline.sink.delivery import shared_producer
 from roquet.pipeline.sink.requests import TaskId
-from roquet.pipeline.sink.transactions import (
-    Decision,
-    Mark,
-    TransactionLog,
-    answering_producer,
-    may_be_readable,
-)
-from roquet.pipeline.sink.writers import (
-    BatchWriter,
-    StreamWriter,
-    TaskAttempt,
-    WriteReport,
-    write_rows,
-)
+from roquet.pipeline.sink.writers import TaskAttempt, write_rows
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import split_records
 from roquet.testing.blocking import BlockingCluster
 from tests.support.eventually import wait_until
 
 TASK = TaskId("query", 7, 0)
-FIRST = TaskAttempt(TASK, "run", 0)
+FIRST = TaskAttempt(TASK, 0)
 SECOND = FIRST._replace(number=1)
 MAP = pa.map_(pa.string(), pa.string())
-# Of requests; a process has connections for each of them.
-HASTY = timedelta(seconds=1)
-PATIENT = timedelta(minutes=1)
 
 
 class TaskFailed(Exception):
@@ -59,22 +35,13 @@ class TaskFailed(Exception):
 
 
 @pytest.fixture(scope="module")
-def log_directory(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(tmp_path_factory.mktemp("transactions"))
-
-
-@pytest.fixture(scope="module")
-def cluster(log_directory: str) -> Iterator[BlockingCluster]:
+def cluster() -> Iterator[BlockingCluster]:
     """Connections are kept as long as a process, which here is longer than the cluster."""
     with BlockingCluster(brokers=2) as cluster:
         yield cluster
         known = options(cluster)
-        for timeout in (known.cluster.request_timeout, HASTY, PATIENT):
-            used = replace(known.cluster, request_timeout=timeout)
-            shared_producer(used, known.group_id).close()
-            answering_producer(used, known.group_id, log_directory).close()
-        for cached in (shared_producer, answering_producer):
-            cached.cache_clear()
+        shared_producer(known.cluster, known.group_id).close()
+        shared_producer.cache_clear()
 
 
 @pytest.fixture
@@ -127,8 +94,8 @@ def test_all_that_a_row_has_is_in_its_message(cluster: BlockingCluster, topic: s
         properties=pa.array([[("a", "b")], None], MAP),
         flag=[5, None],
     )
-    report = write_rows(options(cluster, topic=topic), FIRST, iter([rows]))
-    assert report.row_count == 2
+    count = write_rows(options(cluster, topic=topic), FIRST, iter([rows]))
+    assert count == 2
     full, plain = sorted(stored(cluster, topic), key=lambda message: message.body)
     assert (full.body, full.tags, full.keys, full.flag) == (b"\x00\xff", "t", ("k", "l"), 5)
     assert full.properties["a"] == "b"
@@ -267,253 +234,3 @@ def test_tools_find_a_message_by_the_id_that_the_sink_gave(
         for message in stored(cluster, topic):
             assert message.message_id is not None
             assert admin.message(topic, message.message_id).body == message.body
-
-
-# Transactional.
-
-
-@pytest.fixture
-def transactional(cluster: BlockingCluster, log_directory: str, topic: str) -> WriteOptions:
-    """`topic` is the name of the write, which no other has."""
-    given = {"deliveryMode": "transactional", "transactionLog": log_directory, "writeId": topic}
-    return options(cluster, **given)
-
-
-def attempt_of(options: WriteOptions, partition: int = 0) -> TaskAttempt:
-    assert options.write_id is not None
-    return TaskAttempt(TaskId(options.write_id, 0, partition), "run", 0)
-
-
-def test_rows_can_be_read_when_the_driver_has_committed(
-    cluster: BlockingCluster, topic: str, transactional: WriteOptions
-) -> None:
-    writer = BatchWriter(transactional)
-    reports = [
-        write_rows(transactional, attempt_of(transactional, part), iter([rows]))
-        for part, rows in enumerate([numbered(topic, 20), numbered(topic, 20, 20)])
-    ]
-    assert stored(cluster, topic) == []
-    writer.commit([*reports])
-    assert bodies(stored(cluster, topic)) == [*range(40)]
-
-
-def test_of_a_batch_that_is_aborted_nothing_can_be_read(
-    cluster: BlockingCluster, topic: str, transactional: WriteOptions
-) -> None:
-    writer = BatchWriter(transactional)
-    report = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 20)]))
-    with pytest.raises(TaskFailed):
-        write_rows(transactional, attempt_of(transactional, 1), failing(numbered(topic, 20, 20)))
-    writer.abort([report, None])
-    # The same write again, as if nothing had been.
-    report = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 5)]))
-    writer.commit([report])
-    assert bodies(stored(cluster, topic)) == [*range(5)]
-
-
-def test_what_was_committed_is_not_sent_again(
-    cluster: BlockingCluster, topic: str, transactional: WriteOptions
-) -> None:
-    for _ in range(3):
-        writer = BatchWriter(transactional)
-        report = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 20)]))
-        writer.commit([report])
-    assert bodies(stored(cluster, topic)) == [*range(20)]
-
-
-def test_a_driver_that_dies_after_its_decision_delivers_all_when_it_is_back(
-    cluster: BlockingCluster,
-    topic: str,
-    transactional: WriteOptions,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Some messages were delivered before it died; none comes twice."""
-
-    def die(options: WriteOptions, prepared: Sequence[Any]) -> Sequence[Any]:
-        end(options, prepared[:7])
-        raise TaskFailed
-
-    end = transactions._end
-    # What it had on the way is waited for as long.
-    hasty = replace(transactional.cluster, request_timeout=HASTY)
-    transactional = replace(transactional, cluster=hasty)
-    report = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 20)]))
-    with monkeypatch.context() as patch:
-        patch.setattr(transactions, "_end", die)
-        with pytest.raises(TaskFailed):
-            BatchWriter(transactional).commit([report])
-    assert len(stored(cluster, topic)) == 7
-    again = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 20)]))
-    assert again.row_count == 0
-    BatchWriter(transactional).commit([again])
-    assert bodies(stored(cluster, topic)) == [*range(20)]
-
-
-def test_what_a_broker_ends_late_is_not_ended_twice(
-    cluster: BlockingCluster,
-    topic: str,
-    transactional: WriteOptions,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A request without an answer in time may wait at a broker that is busy, and one of Apache
-    delivers twice what it is reported twice.
-    """
-    patient = replace(
-        transactional, cluster=replace(transactional.cluster, request_timeout=PATIENT)
-    )
-    late: list[Thread] = []
-    told_again: list[Any] = []
-
-    def end_late(options: WriteOptions, prepared: Sequence[Any]) -> Sequence[Any]:
-        if late:
-            told_again.extend(prepared)
-            return end(options, prepared)
-        late.append(Timer(0.5, end, (options, prepared)))
-        late[0].start()
-        return prepared
-
-    end = transactions._end
-    report = write_rows(patient, attempt_of(patient), iter([numbered(topic, 20)]))
-    monkeypatch.setattr(transactions, "_end", end_late)
-    BatchWriter(patient).commit([report])
-    late[0].join()
-    assert told_again == []
-    assert bodies(stored(cluster, topic)) == [*range(20)]
-
-
-def test_a_write_whose_commit_failed_after_its_decision_is_not_aborted(
-    cluster: BlockingCluster, topic: str, transactional: WriteOptions
-) -> None:
-    """Spark calls `abort` then, with the same reports."""
-    writer = BatchWriter(transactional)
-    report = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 5)]))
-    assert transactional.transaction_log is not None
-    decision = Decision(frozenset({report.token}), report.prepared)
-    TransactionLog(transactional.transaction_log).decide(topic, 0, decision)
-    writer.abort([report])
-    writer.commit([report])
-    assert bodies(stored(cluster, topic)) == [*range(5)]
-
-
-@pytest.mark.parametrize(
-    ("columns", "says"),
-    [
-        ({"tags": ["x", "y\x02"]}, "row 1 of partition 0, column 'tags'"),
-        ({"properties": pa.array([[], [("a", None)]], MAP)}, "row 1 .* column 'properties'"),
-    ],
-)
-def test_a_bad_row_is_found_before_a_batch_is_prepared(
-    topic: str, transactional: WriteOptions, columns: dict[str, Any], says: str
-) -> None:
-    rows = batch(topic=[topic] * 2, body=["1", "2"], **columns)
-    with pytest.raises(BadRow, match=says):
-        write_rows(transactional, attempt_of(transactional), iter([rows]))
-
-
-@pytest.mark.slow
-def test_brokers_that_ask_learn_which_attempts_count(
-    cluster: BlockingCluster, topic: str, log_directory: str, transactional: WriteOptions
-) -> None:
-    """The driver decides, and cannot tell brokers anything."""
-    lost = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 9)]))
-    wins = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 9)]))
-    assert transactional.transaction_log is not None
-    log = TransactionLog(transactional.transaction_log)
-    log.decide(topic, 0, Decision(frozenset({wins.token}), wins.prepared))
-    assert lost.token != wins.token
-    driver_died(log_directory)
-    ask_until(cluster, lambda: len(stored(cluster, topic)) >= 9)
-    found = stored(cluster, topic)
-    assert {each.message_id for each in found} == {each.id for each in wins.prepared}
-    assert bodies(found) == [*range(9)]
-
-
-def ask_until(cluster: BlockingCluster, condition: Callable[[], object]) -> None:
-    """Brokers ask a minute after their last round is over, which may take a while to be over.
-
-    So a minute passes again when nothing has come of the last one, but not faster than producers
-    send their heartbeats, twice a minute: a broker that has heard nothing from them for two of its
-    minutes asks them no more.
-    """
-    looks = count()
-
-    def passes() -> object:
-        if next(looks) % 1500 == 0:
-            cluster.clock.advance(timedelta(minutes=1))
-        return condition()
-
-    wait_until(passes, patience_s=150)
-
-
-def driver_died(log_directory: str) -> None:
-    """Whatever was decided was decided long ago."""
-    for path in Path(log_directory).glob("*/*.json"):
-        os.utime(path, (0, 0))
-
-
-@pytest.mark.slow
-def test_checks_are_not_answered_while_a_driver_ends_the_message_or_has_ended_it(
-    cluster: BlockingCluster,
-    topic: str,
-    log_directory: str,
-    transactional: WriteOptions,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """They ask about what is old enough, and those of Apache deliver twice what is sent twice."""
-    answers: list[TransactionState] = []
-
-    def noted(log: TransactionLog, mark: Mark) -> TransactionState:
-        answers.append(outcome_of(log, mark))
-        return answers[-1]
-
-    outcome_of = TransactionLog.outcome_of
-    monkeypatch.setattr(TransactionLog, "outcome_of", noted)
-    report = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 9)]))
-    log = TransactionLog(log_directory)
-    log.decide(topic, 0, Decision(frozenset({report.token}), report.prepared))
-    ask_until(cluster, lambda: answers.count(TransactionState.COMMIT) >= 9)
-    assert stored(cluster, topic) == []
-    driver_died(log_directory)
-    ask_until(cluster, lambda: len(stored(cluster, topic)) == 9)
-
-
-def test_what_can_be_read_is_known_and_the_unknown_may_be_readable(
-    cluster: BlockingCluster, topic: str, transactional: WriteOptions
-) -> None:
-    report = write_rows(transactional, attempt_of(transactional), iter([numbered(topic, 1)]))
-    BatchWriter(transactional).commit([report])
-    (found,) = stored(cluster, topic)
-    with TopicReader(cluster.name_server) as reader:
-        bounds = reader.bounds(reader.queues(topic))
-        (message,) = (
-            each
-            for queue, (start, end) in bounds.items()
-            for chunk in reader.records(queue, start, end)
-            for each in received_messages(chunk.data, queue)
-        )
-    assert message.message_id == found.message_id
-    known = transactional.cluster, transactional.group_id
-    assert may_be_readable(*known, message)
-    silent = replace(transactional.cluster, name_server="127.0.0.1:1")
-    assert may_be_readable(silent, transactional.group_id, message)
-    shared_producer(silent, transactional.group_id).close()
-
-
-def test_a_stream_learns_from_tasks_which_query_it_is(
-    cluster: BlockingCluster, topic: str, transactional: WriteOptions
-) -> None:
-    given = replace(transactional, write_id=None)
-    attempt = TaskAttempt(TaskId(topic, 4, 0), "run", 0)
-    report = write_rows(given, attempt, iter([numbered(topic, 3)]))
-    StreamWriter(given).abort([report, None], 4)
-    assert stored(cluster, topic) == []
-    report = write_rows(given, attempt._replace(run_id="next"), iter([numbered(topic, 3)]))
-    StreamWriter(given).commit([report], 4)
-    assert bodies(stored(cluster, topic)) == [0, 1, 2]
-
-
-def test_a_write_that_keeps_no_account_has_nothing_to_commit(cluster: BlockingCluster) -> None:
-    report = WriteReport("write", "run", "token")
-    BatchWriter(options(cluster)).commit([report])
-    BatchWriter(options(cluster)).abort([report, None])
-    StreamWriter(options(cluster)).commit([], 0)
