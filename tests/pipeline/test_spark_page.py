@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from roquet import Message, Producer
 from roquet.pipeline.jobs.ingest import IngestPlan, ingest
+from roquet.pipeline.session import FILTER_PUSHDOWN
 from roquet.testing.blocking import BlockingCluster
 from tests.support.page_blocks import DOCS, blocks_of
 from tests.support.s3_store import S3Store
@@ -25,7 +26,7 @@ def test_its_pieces_print_what_was_sent(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    reading, looking, framing = (
+    reading, filtering, looking, framing = (
         block.text for block in blocks_of(PAGE) if block.language == "python"
     )
     with Producer(cluster.name_server, "shop") as producer:
@@ -41,16 +42,21 @@ def test_its_pieces_print_what_was_sent(
     ingest(spark, plan)
     path = tmp_path / "page.py"
     # Spark's own process has a directory of its own to look for the lake in.
-    program = reading + looking.replace("lake", str(lake)) + framing
+    program = reading + filtering + looking.replace("lake", str(lake)) + framing
     path.write_text(program.replace("127.0.0.1:9876", cluster.name_server))
-    runpy.run_path(str(path))
-    *lines, counts, frame_count = capsys.readouterr().out.splitlines()
+    try:
+        runpy.run_path(str(path))
+    finally:
+        # It is the session of other tests, too.
+        spark.conf.unset(FILTER_PUSHDOWN)
+    *lines, paid_count, counts, frame_count = capsys.readouterr().out.splitlines()
     cells = [line.strip("|").split("|") for line in lines if line.startswith("|")]
     assert sorted([each.strip() for each in row] for row in cells) == [
         ["new", "2"],
         ["paid", "1"],
         ["tags", "count"],
     ]
+    assert paid_count == "1"
     assert counts.split() == ["3", "3", "3"]
     assert frame_count == "3"
 

@@ -1,7 +1,7 @@
 """The formats `rocketmq` and `rocketmq-store`: what Spark loads by name, and their columns."""
 
 from collections.abc import Sequence
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -28,6 +28,9 @@ from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import ReadOptions, StoreOptions
 from roquet.pipeline.options.writing import WriteOptions
 from roquet.protocol.record_columns import PropertiesForm, record_schema
+
+if TYPE_CHECKING:
+    from roquet.pipeline.pushdown import LimitedReader
 
 _TYPES: Final[dict[pa.DataType, DataType]] = {
     pa.string(): StringType(),
@@ -58,7 +61,8 @@ class RocketmqDataSource(DataSource):
         from roquet.pipeline.source.batch import BatchReader  # noqa: PLC0415
 
         options = self._read_options()
-        return BatchReader(options, chosen_columns(schema, options.properties))
+        reader = BatchReader(options, chosen_columns(schema, options.properties))
+        return _pushed(reader) if options.filter_pushdown else reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from roquet.pipeline.source.stream import StreamReader  # noqa: PLC0415
@@ -122,10 +126,18 @@ class RocketmqStoreDataSource(DataSource):
         from roquet.pipeline.store_source.batch import StoreBatchReader  # noqa: PLC0415
 
         options = self._options()
-        return StoreBatchReader(options, chosen_columns(schema, options.properties))
+        reader = StoreBatchReader(options, chosen_columns(schema, options.properties))
+        return _pushed(reader) if options.filter_pushdown else reader
 
     def _options(self) -> StoreOptions:
         return read_options(StoreOptions, dict(self.options))
+
+
+def _pushed(reader: "LimitedReader") -> DataSourceReader:
+    """Spark refuses readers with `pushFilters` in sessions that do not push filters down."""
+    from roquet.pipeline.pushdown import PushdownReader  # noqa: PLC0415
+
+    return PushdownReader(reader)
 
 
 def message_schema(form: PropertiesForm) -> StructType:

@@ -29,6 +29,7 @@ from roquet.pipeline.lake.places import LakePlace
 from roquet.pipeline.options.declaring import json_object, read_options
 from roquet.pipeline.options.reading import ReadOptions, TopicOptions
 from roquet.pipeline.queue_offsets import flat_table, queue_key, read_nested_table
+from roquet.pipeline.session import FILTER_PUSHDOWN
 from roquet.pipeline.source.lake_files import SOURCE_NAME, LakeFilesSource, request_of
 from roquet.pipeline.source.positions import batch_ranges
 from roquet.pipeline.source.rows import pull_group
@@ -190,6 +191,9 @@ def _topic_frame(spark: SparkSession, selection: Selection) -> DataFrame:
         options["endingOffsets"] = ends_text(selection.ends)
     elif selection.end is not None:
         options["endingTimestamp"] = selection.end
+    if selection.where is not None and spark.conf.get(FILTER_PUSHDOWN, "false") == "true":
+        # Its caller has this condition in all queries of the frame.
+        options["filterPushdown"] = "true"
     return spark.read.format("rocketmq").options(**options).load()
 
 

@@ -30,6 +30,8 @@ _SITE: Final = "site"
 QUICK_CHECKPOINTS: Final = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs"
 }
+# Whether Spark asks formats in Python for `pushFilters`; they do that with `filterPushdown` alone.
+FILTER_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 # Rows go through a socket between Python and the JVM: a Unix socket costs both less. Any process
 # that can write to it is obeyed, so it is in a directory of this user alone.
 _SOCKET_NAME_SIZE: Final = len("/.00000000-0000-0000-0000-000000000000.sock")
@@ -90,6 +92,7 @@ def settings_of(master: str, directory: Path, conf: Mapping[str, str]) -> dict[s
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        FILTER_PUSHDOWN: "true",
         **QUICK_CHECKPOINTS,
     }
     if _is_local(master):

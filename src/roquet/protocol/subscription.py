@@ -16,7 +16,7 @@ from roquet.protocol.java_hash import java_hash
 ALL_TAGS: Final = "*"
 EXPRESSION_SIZE_MAX: Final = 65536
 
-_TAG_SEPARATOR: Final = "||"
+TAG_SEPARATOR: Final = "||"
 # Java trims exactly these; tags may start or end with other blanks.
 _BLANKS: Final = "".join(map(chr, range(0x21)))
 _TAG_CODE_MIN: Final = -(2**31)
@@ -84,7 +84,7 @@ def parse_subscription(
 def _tag_subscription(topic: str, expression: str | None, version: int) -> Subscription:
     if not expression or expression == ALL_TAGS:
         return Subscription(topic, version=version)
-    stripped = (tag.strip(_BLANKS) for tag in expression.split(_TAG_SEPARATOR))
+    stripped = (tag.strip(_BLANKS) for tag in expression.split(TAG_SEPARATOR))
     tags = tuple(dict.fromkeys(filter(None, stripped)))
     if not tags:
         raise BadExpression(f"{expression[:100]!r} names no tag")

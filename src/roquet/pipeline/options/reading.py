@@ -91,6 +91,11 @@ def _queue_lists(value: str) -> frozenset[QueueRef]:
     return read_queue_lists(json_object(value))
 
 
+_PUSHDOWN_MEANING: Final = (
+    "filters of the query limit what is read; for a DataFrame that one query uses, see below"
+)
+
+
 QUEUE_LISTS: Final = OptionKind('JSON such as `{"topic": {"broker": [0, 1]}}`', _queue_lists)
 POSITION: Final = OptionKind(
     'earliest, latest, group, or JSON such as `{"topic": {"broker": {"0": 23}}}`',
@@ -206,6 +211,9 @@ class ReadOptions:
         "fail when messages that the query still needed are gone; else warn and continue",
         default=True,
     )
+    filter_pushdown: bool = option(
+        "filterPushdown", STRICT_BOOLEAN, _PUSHDOWN_MEANING, default=False
+    )
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
@@ -232,6 +240,8 @@ class ReadOptions:
         for name, value in _ways("ending", self).items():
             if value is not None:
                 raise BadOption(name, "a stream has no end; use a batch, 'spark.read'")
+        if self.filter_pushdown:
+            raise BadOption("filterPushdown", "Spark pushes no filters down to a stream")
 
     @property
     def commits_offsets(self) -> bool:
@@ -320,6 +330,9 @@ class StoreOptions:
         one_of(OnDamage, ignore_case=True),
         "damaged parts of the log fail the query, or are skipped and counted in the log of tasks",
         OnDamage.FAIL,
+    )
+    filter_pushdown: bool = option(
+        "filterPushdown", STRICT_BOOLEAN, _PUSHDOWN_MEANING, default=False
     )
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, final
 
 import pyarrow as pa
@@ -12,8 +13,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from roquet.pipeline.connections import retried, topic_reader
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.planning import QueueRange, core_count, split_evenly, task_count
-from roquet.pipeline.source.positions import batch_ranges
+from roquet.pipeline.pushdown import NO_LIMITS, ReadLimits
+from roquet.pipeline.source.positions import batch_ranges, limited_ranges
 from roquet.pipeline.source.rows import pull_group, read_ranges
+from roquet.protocol.names import is_system_topic
+from roquet.protocol.subscription import TAG_SEPARATOR
 
 
 @final
@@ -29,9 +33,15 @@ class QueuePartition(InputPartition):
 class BatchReader(DataSourceReader):
     """Made in the driver; pickled to tasks, which only `read`."""
 
-    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+    def __init__(
+        self, options: ReadOptions, columns: Sequence[str], limits: ReadLimits = NO_LIMITS
+    ) -> None:
         self._options = options
         self._columns = tuple(columns)
+        self._limits = limits
+
+    def limited(self, limits: ReadLimits) -> "BatchReader":
+        return BatchReader(_with_tags(self._options, limits), self._columns, limits)
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
@@ -39,10 +49,21 @@ class BatchReader(DataSourceReader):
         ranges = retried(
             lambda: batch_ranges(reader, options), options.cluster.retry_timeout, is_starting=True
         )
-        return planned(options, ranges)
+        return planned(options, limited_ranges(reader, ranges, self._limits, options))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_rows(self._options, self._columns, partition)
+
+
+def _with_tags(options: ReadOptions, limits: ReadLimits) -> ReadOptions:
+    """Brokers leave out messages with other tags, unless they filter already.
+
+    Topics of the system do not have hashes of tags in their queues.
+    """
+    is_filtered = options.tag_expression is not None or options.sql_expression is not None
+    if limits.tags is None or is_filtered or any(map(is_system_topic, options.topics.named or ())):
+        return options
+    return replace(options, tag_expression=TAG_SEPARATOR.join(limits.tags))
 
 
 def planned(options: ReadOptions, ranges: Sequence[QueueRange]) -> list[InputPartition]:

@@ -11,6 +11,7 @@ from roquet.client.reader.reader import Bounds
 from roquet.pipeline.errors import BadOption, DataLoss
 from roquet.pipeline.options.reading import Position, QueueOffsets, ReadOptions
 from roquet.pipeline.planning import QueueRange
+from roquet.pipeline.pushdown import ReadLimits, columns_of_queue, is_light_queue
 from roquet.pipeline.queue_offsets import EARLIEST_OFFSET, LATEST_OFFSET, queue_key
 
 
@@ -54,6 +55,35 @@ def batch_ranges(reader: TopicReader, options: ReadOptions) -> list[QueueRange]:
     )
     ends = _inside(_resolved(reader, options, bounds, bound), bounds, options)
     return [QueueRange(queue, start, max(start, ends[queue])) for queue, start in starts.items()]
+
+
+def limited_ranges(
+    reader: TopicReader, ranges: Sequence[QueueRange], limits: ReadLimits, options: ReadOptions
+) -> list[QueueRange]:
+    """The parts of the ranges that can have messages within the limits."""
+    has_namespace = options.cluster.namespace is not None
+    light = [each for each in ranges if is_light_queue(each.queue.topic)]
+    kept = [
+        QueueRange(each.queue, *limits.offsets_in(each.start, each.end))
+        for each in ranges
+        if each not in light
+        and limits.has_queue(columns_of_queue(each.queue, has_namespace=has_namespace))
+    ]
+    return light + _stored_within(reader, [each for each in kept if each.row_count], limits)
+
+
+def _stored_within(
+    reader: TopicReader, ranges: Sequence[QueueRange], limits: ReadLimits
+) -> list[QueueRange]:
+    start_ms, end_ms = limits.stored_ms
+    queues = [each.queue for each in ranges]
+    starts = {} if start_ms is None else _at_times(reader, dict.fromkeys(queues, start_ms))
+    ends = {} if end_ms is None else _at_times(reader, dict.fromkeys(queues, end_ms))
+    found = []
+    for queue, start, end in ranges:
+        first = min(max(start, starts.get(queue, start)), end)
+        found.append(QueueRange(queue, first, max(first, min(end, ends.get(queue, end)))))
+    return found
 
 
 def queues_of(reader: TopicReader, options: ReadOptions) -> list[QueueRef]:

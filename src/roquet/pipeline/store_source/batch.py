@@ -4,11 +4,13 @@ It stands alone because it needs Spark, and what reads a store does not.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from roquet.pipeline.options.reading import StoreOptions
+from roquet.pipeline.pushdown import NO_LIMITS, ReadLimits, Span
 from roquet.pipeline.store_source.rows import StoreSplit, read_split
 from roquet.pipeline.store_source.splits import splits_of
 
@@ -26,15 +28,29 @@ class StorePartition(InputPartition):
 class StoreBatchReader(DataSourceReader):
     """Made in the driver; pickled to tasks, which only `read`."""
 
-    def __init__(self, options: StoreOptions, columns: Sequence[str]) -> None:
+    def __init__(
+        self, options: StoreOptions, columns: Sequence[str], limits: ReadLimits = NO_LIMITS
+    ) -> None:
         self._options = options
         self._columns = tuple(columns)
+        self._limits = limits
+
+    def limited(self, limits: ReadLimits) -> "StoreBatchReader":
+        return StoreBatchReader(_within(self._options, limits.stored_ms), self._columns, limits)
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [StorePartition(split) for split in splits_of(self._options)]
+        return [StorePartition(split) for split in splits_of(self._options, self._limits)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         # With nothing to read, Spark makes a partition of its own.
         if not isinstance(partition, StorePartition):
             return iter(())
         return read_split(self._options, self._columns, partition.split)
+
+
+def _within(options: StoreOptions, stored_ms: Span) -> StoreOptions:
+    given = Span(options.starting_timestamp, options.ending_timestamp)
+    start, end = given.within(stored_ms)
+    if start is not None and end is not None:
+        end = max(start, end)
+    return replace(options, starting_timestamp=start, ending_timestamp=end)

@@ -1,12 +1,14 @@
 """Splits of a store: one snapshot of what is read, cut into parts of about the same size."""
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from roquet.pipeline.errors import BadOption, DamagedStore
 from roquet.pipeline.options.reading import Include, OnDamage, StoreOptions
 from roquet.pipeline.planning import core_count, even_split_size
+from roquet.pipeline.pushdown import NO_LIMITS, ReadLimits
 from roquet.pipeline.store_source.rows import StoreSplit
 from roquet.protocol.names import is_system_topic
 from roquet.store.offline.reader import StoreReader
@@ -21,7 +23,7 @@ _TIME_MS_MAX: Final = 2**63 - 1
 _MADE_BY_SERVERS: Final = "%"
 
 
-def splits_of(options: StoreOptions) -> list[StoreSplit]:
+def splits_of(options: StoreOptions, limits: ReadLimits = NO_LIMITS) -> list[StoreSplit]:
     """What each task reads. Raises BadOption, DamagedStore and StoreError."""
     try:
         with StoreReader.open(store_directory(options)) as reader:
@@ -33,6 +35,11 @@ def splits_of(options: StoreOptions) -> list[StoreSplit]:
     _check_broken_queues(options, snapshot)
     snapshot = _in_time(options, snapshot)
     bounds = _bounds(options, snapshot)
+    if bounds is not None and limits != NO_LIMITS:
+        bounds = _limited(options, bounds, limits)
+        topics = [topic for topic in topics if any(topic == queue[0] for queue in bounds)]
+    if not topics:
+        return []
     return [
         StoreSplit(snapshot.range(start, end), tuple(topics), bounds)
         for start, end in snapshot.splits(_split_size(options, snapshot))
@@ -129,3 +136,16 @@ def _bounds(
 ) -> dict[tuple[str, int], QueueBounds] | None:
     """None if every record is read, also those that no queue refers to."""
     return None if _is_all(options) else snapshot.queues
+
+
+def _limited(
+    options: StoreOptions, bounds: Mapping[tuple[str, int], QueueBounds], limits: ReadLimits
+) -> dict[tuple[str, int], QueueBounds]:
+    """The queues, and the offsets of them, that can have messages within the limits."""
+    found: dict[tuple[str, int], QueueBounds] = {}
+    for (topic, queue_id), each in bounds.items():
+        known = {"topic": topic, "brokerName": options.broker_name, "queueId": queue_id}
+        start, end = limits.offsets_in(each.min_offset, each.max_offset)
+        if limits.has_queue(known) and start < end:
+            found[topic, queue_id] = each._replace(min_offset=start, max_offset=end)
+    return found
