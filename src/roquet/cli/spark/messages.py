@@ -23,7 +23,7 @@ from roquet.reporting import FINISHED, MISUSED, Fact, Report, Reporter, ReportTa
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
-    from roquet.pipeline.jobs.replay import Preview, ReplayPlan
+    from roquet.pipeline.jobs.replay import Origin, Preview, ReplayPlan
 
 _EXPORT_DESCRIPTION: Final = """\
 Export messages of topics or of a lake to files: Parquet, JSON lines or CSV.
@@ -34,6 +34,9 @@ Messages sent meanwhile are not included.
 
 _REPLAY_DESCRIPTION: Final = """\
 Replay messages of topics or of a lake to a topic. Without --yes nothing is sent.
+
+With --dead-letters or --quarantine each message goes to its own topic, unless
+--to names one.
 
 A dry run shows what would be sent, and the command that sends exactly that.
 Each message becomes one new message: to resume an interrupted replay, run it
@@ -108,7 +111,24 @@ def _run_export(reporter: Reporter, given: Namespace) -> int:
 def _define_replay(parser: ArgumentParser) -> None:
     define_brokers(parser)
     define_selection(parser)
-    parser.add_argument("--to", required=True, metavar="TOPIC", help="Topic to send to.")
+    parser.add_argument("--to", metavar="TOPIC", help="Topic to send to.")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument(
+        "--dead-letters",
+        action="store_true",
+        help="Replay the dead letters of consumer groups; --to: default their original topics.",
+    )
+    kinds.add_argument(
+        "--quarantine",
+        action="store_true",
+        help="Replay what --lake could not decode; --to: default their own topics.",
+    )
+    parser.add_argument(
+        "--group",
+        action="append",
+        default=[],
+        help="With --dead-letters: only this group; can be repeated. Default: all.",
+    )
     parser.add_argument(
         "--to-name-server",
         metavar="HOST:PORT",
@@ -135,6 +155,7 @@ def _define_replay(parser: ArgumentParser) -> None:
 
 def _run_replay(reporter: Reporter, given: Namespace) -> int:
     from roquet.pipeline.jobs.replay import (  # noqa: PLC0415
+        Origin,
         ReplayPlan,
         check_replay,
         preview,
@@ -142,11 +163,18 @@ def _run_replay(reporter: Reporter, given: Namespace) -> int:
     )
     from roquet.pipeline.queries import tasks_shown  # noqa: PLC0415
 
+    origin = _origin(reporter, given)
+    if origin is Origin.DEAD_LETTERS:
+        given.topics = _dead_letter_topics(given)
+        if given.topics is None:
+            reporter.finish(Report({"is_sent": False, "messages": 0}))
+            return FINISHED
     plan = check_replay(
         ReplayPlan(
             selection=selection_of(reporter, given),
             target=_target(given),
             topic=given.to,
+            origin=origin,
             rate=given.rate,
             write_id=given.write_id,
             keeps_order=given.keep_order,
@@ -167,6 +195,34 @@ def _run_replay(reporter: Reporter, given: Namespace) -> int:
     return FINISHED
 
 
+def _origin(reporter: Reporter, given: Namespace) -> "Origin":
+    """Ends the command if its arguments contradict each other."""
+    from roquet.pipeline.jobs.replay import Origin  # noqa: PLC0415
+
+    names_topics = bool(given.topic or given.topics or given.topic_pattern)
+    if given.group and not given.dead_letters:
+        reporter.fail("--group requires --dead-letters", MISUSED)
+    if given.dead_letters:
+        if names_topics or given.lake is not None:
+            reporter.fail("--dead-letters selects the topics of groups: give --group", MISUSED)
+        return Origin.DEAD_LETTERS
+    if given.quarantine:
+        if given.lake is None:
+            reporter.fail("--quarantine requires --lake", MISUSED)
+        return Origin.QUARANTINE
+    if given.to is None:
+        reporter.fail("no topic to send to: give --to", MISUSED)
+    return Origin.MESSAGES
+
+
+def _dead_letter_topics(given: Namespace) -> str | None:
+    """As an argument; None if there are none."""
+    from roquet.pipeline.jobs.dlq_report import DlqPlan, dead_letter_topics  # noqa: PLC0415
+
+    plan = DlqPlan(brokers=broker_options(given), groups=tuple(given.group))
+    return ",".join(dead_letter_topics(plan)) or None
+
+
 def _target(given: Namespace) -> dict[str, str]:
     """The other cluster takes the same credentials and TLS."""
     elsewhere = options_of(nameServer=given.to_name_server)
@@ -184,6 +240,7 @@ def preview_report(found: "Preview", plan: "ReplayPlan", command: str) -> Report
         {
             "is_sent": False,
             "messages": found.messages,
+            "without_topic": found.without_topic,
             "topic": plan.topic,
             "write_id": plan.id,
             "command": command,
@@ -191,12 +248,12 @@ def preview_report(found: "Preview", plan: "ReplayPlan", command: str) -> Report
         [
             ReportTable(
                 "by_topic",
-                ("topic", "tags", "messages", *stored),
+                ("to", "topic", "tags", "messages", *stored),
                 [tuple(row) for row in found.by_topic],
             ),
             ReportTable(
                 "first_messages",
-                ("stored", "topic", "queue", "offset", "tags", "keys", "body"),
+                ("to", "stored", "topic", "queue", "offset", "tags", "keys", "body"),
                 [_shown_row(row) for row in found.first_rows],
             ),
         ],
@@ -206,7 +263,8 @@ def preview_report(found: "Preview", plan: "ReplayPlan", command: str) -> Report
 def _shown_row(row: "Row") -> tuple[Fact, ...]:
     queue = f"{row.brokerName}@{row.queueId}"
     body = bytes(row.body)[:_BODY_SHOWN].decode(errors="replace")
-    return row.storeTimestamp, row.topic, queue, row.queueOffset, row.tags, row["keys"], body
+    place = (row.storeTimestamp, row.topic, queue, row.queueOffset)
+    return (row.target, *place, row.tags, row["keys"], body)
 
 
 def _sending_command(plan: "ReplayPlan", arguments: list[str]) -> str:

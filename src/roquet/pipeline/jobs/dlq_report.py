@@ -103,7 +103,7 @@ def dead_letters(messages: DataFrame) -> DataFrame:
     """One row each, with the values of its properties."""
     return messages.select(
         sql.substring(sql.col("topic"), len(DLQ_PREFIX) + 1, 1 << 20).alias("group"),
-        _first_of(_ORIGINS).alias("topic"),
+        origin_topic().alias("topic"),
         _first_of(_ORIGIN_IDS).alias("origin_id"),
         sql.col("msgId").alias("id"),
         "tags",
@@ -114,6 +114,11 @@ def dead_letters(messages: DataFrame) -> DataFrame:
         sql.col("bornTimestamp").alias("sent"),
         sql.col("storeTimestamp").alias("given_up"),
     )
+
+
+def origin_topic() -> Column:
+    """The topic that a dead letter was sent to; null if its properties do not have it."""
+    return _first_of(_ORIGINS)
 
 
 def _summed_up(letters: DataFrame, top: int) -> DlqReport:

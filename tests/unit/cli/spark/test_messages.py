@@ -25,6 +25,23 @@ def test_what_does_not_say_what_it_means_is_refused(
     assert printed in finished.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (("--topic", "orders"), "give --to"),
+        (("--topic", "orders", "--to", "again", "--group", "g"), "--group requires --dead-letters"),
+        (("--dead-letters", "--topic", "orders"), "--dead-letters selects the topics of groups"),
+        (("--dead-letters", "--lake", "lake"), "--dead-letters selects the topics of groups"),
+        (("--quarantine", "--topic", "orders"), "--quarantine requires --lake"),
+        (("--quarantine", "--dead-letters"), "not allowed with"),
+    ],
+)
+def test_a_replay_of_nothing_or_to_nowhere_is_refused(words: tuple[str, ...], printed: str) -> None:
+    finished = roquet("spark", "replay", "-n", "localhost:9876", *words)
+    assert finished.exit_code == 2
+    assert printed in finished.stderr
+
+
 def test_a_directory_that_is_no_lake_is_one_line(tmp_path: Path) -> None:
     finished = roquet("spark", "export", "--lake", tmp_path, "--to", tmp_path / "files")
     assert finished.exit_code == 1

@@ -4,8 +4,16 @@ import pytest
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.jobs.replay import ReplayPlan, rate_of_task, task_count
+from roquet.pipeline.jobs.replay import (
+    MissingTopics,
+    ReplayPlan,
+    check_targets,
+    rate_of_task,
+    task_count,
+)
 from roquet.pipeline.selection import Selection
+from roquet.testing.blocking import BlockingCluster
+from tests.support.raising import raises
 
 
 def selection(queue_count: int) -> Selection:
@@ -31,3 +39,12 @@ def test_a_write_is_named_by_what_is_sent_and_where_to() -> None:
     assert plan.id != other.id
     named = ReplayPlan(selection=selection(2), target={}, topic="again", write_id="mine")
     assert named.id == "mine"
+
+
+def test_topics_that_do_not_exist_are_all_named() -> None:
+    with BlockingCluster() as cluster:
+        there = cluster.new_topic()
+        plan = ReplayPlan(selection=selection(1), target={"nameServer": cluster.name_server})
+        check_targets(plan, [there])
+        with raises(MissingTopics, topics=("gone", "lost")):
+            check_targets(plan, ["gone", there, "lost"])
