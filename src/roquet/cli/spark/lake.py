@@ -128,8 +128,8 @@ def _define_format(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--partition-by",
         metavar="COLUMNS",
-        help="Of a new Iceberg table; default: 'topic, hours(storeTimestamp)', or days, months,"
-        " years.",
+        help="Of a new table; default for Delta: 'topic, dt, hour' (or the first of them), for"
+        " Iceberg: 'topic, hours(storeTimestamp)' (or days, months, years).",
     )
 
 

@@ -16,7 +16,7 @@ from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.ddl import read_ddl
 from roquet.pipeline.lake.delta_log import DeltaTransactions
 from roquet.pipeline.lake.entries import Compaction, LakeFile, LakePiece
-from roquet.pipeline.lake.files import PARTITIONING, directory_of, partition_values
+from roquet.pipeline.lake.files import directory_of, partition_values
 from roquet.pipeline.lake.metadata import LakeSettings, decode_settings
 from roquet.pipeline.lake.places import LakePlace, Storage, store_error
 from roquet.pipeline.lake.state import LakeState
@@ -26,7 +26,7 @@ from roquet.pipeline.lake.table_offsets import changed_offsets, state_of
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-_PARTITION_TYPES: Final = (pa.string(), pa.date32(), pa.int32())
+_PARTITION_TYPES: Final = {"topic": pa.string(), "dt": pa.date32(), "hour": pa.int32()}
 _SETTINGS: Final = "roquet.settings"
 _JSON_SCHEMA: Final = "roquet.jsonSchema"
 # By the library, if others commit something that does not contradict.
@@ -99,14 +99,14 @@ class DeltaLakeTable:
         from deltalake import CommitProperties, DeltaTable  # noqa: PLC0415
         from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
-        partitions = zip(PARTITIONING, _PARTITION_TYPES, strict=True)
-        schema = pa.schema([*self._columns, *(pa.field(*each) for each in partitions)])
+        partitions = [pa.field(name, _PARTITION_TYPES[name]) for name in self._partitions]
+        schema = pa.schema([*self._columns, *partitions])
         with delta_errors(self._storage):
             try:
                 DeltaTable.create(
                     self._storage.url,
                     schema,
-                    partition_by=list(PARTITIONING),
+                    partition_by=self._partitions,
                     configuration={_SETTINGS: msgspec.json.encode(self.settings).decode()},
                     storage_options=self._storage.options,
                     raise_if_key_not_exists=False,
@@ -141,7 +141,7 @@ class DeltaLakeTable:
             changed = changed_offsets(self._transactions.versions, pieces)
             files = [file for piece in pieces if (file := piece.file) is not None]
             check_written(self._storage, files)
-            self._write([_added(each, is_new=True) for each in files], changed)
+            self._write([self._added(each, is_new=True) for each in files], changed)
         return int(self._table.version()) + 1
 
     def replace(self, compactions: Sequence[Compaction]) -> int:
@@ -149,8 +149,8 @@ class DeltaLakeTable:
 
         actions: list[Any] = []
         for each in compactions:
-            actions.append(_added(each.file, is_new=False))
-            values = _values(each.file.path)
+            actions.append(self._added(each.file, is_new=False))
+            values = self._values(each.file.path)
             actions += [RemoveAction(path, False, _now_ms(), None, values) for path in each.removed]
         with delta_errors(self._storage):
             # Repeated by the library, it would not notice that another process compacted the same
@@ -195,6 +195,10 @@ class DeltaLakeTable:
             )
             vacuum(dry_run=False)
         return count
+
+    @property
+    def _partitions(self) -> list[str]:
+        return list(self.settings.partitioning)
 
     @property
     def _table(self) -> "DeltaTable":
@@ -248,25 +252,29 @@ class DeltaLakeTable:
             actions,
             "append",
             self._table.schema(),
-            list(PARTITIONING),
+            self._partitions,
             commit_properties=CommitProperties(
                 app_transactions=transactions, max_commit_retries=retries_max
             ),
         )
 
+    def _added(self, file: LakeFile, *, is_new: bool) -> Any:
+        from deltalake.transaction import AddAction  # noqa: PLC0415
 
-def _added(file: LakeFile, *, is_new: bool) -> Any:
-    from deltalake.transaction import AddAction  # noqa: PLC0415
+        return AddAction(
+            path=file.path,
+            size=file.bytes,
+            partition_values=self._values(file.path),
+            modification_time=_now_ms(),
+            # Streaming readers of the table skip messages that are only moved.
+            data_change=is_new,
+            stats=msgspec.json.encode(statistics_of(file)).decode(),
+        )
 
-    return AddAction(
-        path=file.path,
-        size=file.bytes,
-        partition_values=_values(file.path),
-        modification_time=_now_ms(),
-        # Streaming readers of the table skip messages that are only moved.
-        data_change=is_new,
-        stats=msgspec.json.encode(statistics_of(file)).decode(),
-    )
+    def _values(self, path: str) -> dict[str, str | None]:
+        values = partition_values(directory_of(path))
+        values["hour"] = str(int(values["hour"]))
+        return {name: values[name] for name in self._partitions}
 
 
 def statistics_of(file: LakeFile) -> dict[str, Any]:
@@ -288,11 +296,6 @@ def statistics_of(file: LakeFile) -> dict[str, Any]:
 
 def _iso(time_us: int) -> str:
     return (_EPOCH + time_us * _US).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def _values(path: str) -> dict[str, str | None]:
-    values = partition_values(directory_of(path))
-    return {**values, "hour": str(int(values["hour"]))}
 
 
 def _now_ms() -> int:

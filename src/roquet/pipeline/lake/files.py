@@ -165,6 +165,12 @@ def hidden_partitioning(text: str) -> tuple[str, ...] | None:
     return ("topic", *(f"{each[1]}s(storeTimestamp)" for each in times))
 
 
+def column_partitioning(text: str) -> tuple[str, ...] | None:
+    """Of `topic, dt`: the first columns of `PARTITIONING`; None if they are others."""
+    parts = tuple(part.strip() for part in text.split(","))
+    return parts if parts == PARTITIONING[: len(parts)] else None
+
+
 def time_partition(partitioning: Iterable[str]) -> str | None:
     """`hours`, `days`, `months` or `years`."""
     found = [part.partition("(")[0] for part in partitioning if part.endswith("(storeTimestamp)")]

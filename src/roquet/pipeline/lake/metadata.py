@@ -20,6 +20,7 @@ from roquet.pipeline.lake.files import (
     CONTROL_DIRECTORY,
     PARTITIONING,
     SETTINGS_FILE,
+    column_partitioning,
     hidden_partitioning,
 )
 from roquet.pipeline.lake.state import LakeSnapshot, LakeState
@@ -88,9 +89,9 @@ def decode_settings(where: str, content: bytes) -> LakeSettings:
         settings = msgspec.json.decode(content, type=LakeSettings)
     except msgspec.DecodeError as error:
         raise BadLake(f"{where} is damaged: {error}") from None
-    is_hidden = hidden_partitioning(",".join(settings.partitioning)) == settings.partitioning
-    is_known = settings.partitioning == PARTITIONING or is_hidden
-    if settings.version != LAKE_VERSION or not is_known:
+    given = ",".join(settings.partitioning)
+    known = (column_partitioning(given), hidden_partitioning(given))
+    if settings.version != LAKE_VERSION or settings.partitioning not in known:
         raise BadLake(
             f"{where} has version {settings.version} and partitions {settings.partitioning}:"
             " a newer Roquet created this lake"

@@ -25,6 +25,7 @@ from roquet.pipeline.lake.files import (
     CONTROL_DIRECTORY,
     HIDDEN_PARTITIONING,
     PARTITIONING,
+    column_partitioning,
     hidden_partitioning,
 )
 from roquet.pipeline.lake.iceberg_catalog import (
@@ -226,21 +227,21 @@ def partitioning_of(
             return found.partitioning
         return HIDDEN_PARTITIONING if lake_format is LakeFormat.ICEBERG else PARTITIONING
     if lake_format is LakeFormat.ICEBERG:
-        hidden = hidden_partitioning(given)
-        if hidden is None:
-            raise BadOption(
-                "partition-by",
-                f"{given!r}: files have messages of one topic and one hour, so that a table can be"
-                " partitioned by topic and by hours(storeTimestamp), days, months or years of it",
-            )
-        return hidden
-    if tuple(part.strip() for part in given.split(",")) != PARTITIONING:
+        chosen = hidden_partitioning(given)
+        possible = "by topic and by hours(storeTimestamp), days, months or years of it"
+    elif lake_format is LakeFormat.DELTA:
+        chosen = column_partitioning(given)
+        possible = "by 'topic', by 'topic, dt' or by 'topic, dt, hour'; only Iceberg hides them"
+    else:
+        chosen = PARTITIONING if column_partitioning(given) == PARTITIONING else None
+        possible = "by 'topic, dt, hour' alone: its readers know no other directories"
+    if chosen is None:
         raise BadOption(
             "partition-by",
-            f"{given!r}: only Iceberg hides partitions; the format {lake_format} has the columns"
-            f" {', '.join(PARTITIONING)}: leave the option out, or use --format iceberg",
+            f"{given!r}: files have messages of one topic and one hour, so that a lake of format"
+            f" {lake_format} can be partitioned {possible}",
         )
-    return PARTITIONING
+    return chosen
 
 
 def check_catalog(place: LakePlace, lake_format: LakeFormat, given: str | None) -> None:

@@ -60,7 +60,9 @@ def test_parquet_in_s3_and_a_missing_bucket_are_one_line(monkeypatch: pytest.Mon
         (("--format", "iceberg", "--catalog", "hive=x"), "rest=URL"),
         (("--format", "delta", "--catalog", "rest=http://host"), "catalog"),
         (("--format", "iceberg", "--partition-by", "tags"), "hours(storeTimestamp)"),
-        (("--format", "delta", "--partition-by", "days(storeTimestamp)"), "--format iceberg"),
+        (("--format", "delta", "--partition-by", "days(storeTimestamp)"), "'topic, dt'"),
+        (("--format", "delta", "--partition-by", "dt"), "'topic, dt'"),
+        (("--format", "parquet", "--partition-by", "topic, dt"), "'topic, dt, hour'"),
     ],
 )
 def test_what_a_format_cannot_have_is_one_line(

@@ -5,12 +5,15 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
 from roquet.pipeline.errors import BadLake, BadOption
 from roquet.pipeline.lake.delta_log import DeltaTransactions
+from roquet.pipeline.lake.files import column_partitioning
 from roquet.pipeline.lake.metadata import LakeFormat, LakeSettings
 from roquet.pipeline.lake.opening import (
     OpenLake,
@@ -19,6 +22,8 @@ from roquet.pipeline.lake.opening import (
     open_lake,
 )
 from roquet.pipeline.lake.places import LakePlace, LakeStoreError, Storage
+from roquet.pipeline.sql.query import run_sql
+from roquet.pipeline.sql.tables import LakeTables
 from tests.support.lake_pieces import QUEUE
 from tests.support.lake_rows import (
     NOON,
@@ -89,6 +94,37 @@ def test_files_have_statistics_to_skip_them_by(lake: OpenLake) -> None:
     assert (added["min.queueId"], added["max.queueId"]) == (3, 3)
     assert added["min.storeTimestamp"] == NOON + timedelta(seconds=5)
     assert added["num_records"] == 4
+
+
+def test_files_are_skipped_by_offsets_queues_and_times(lake: OpenLake) -> None:
+    publish_small_files(lake, hours=3, files=1, rows=4)
+    dataset = delta(lake.place).to_pyarrow_dataset()
+
+    def opened(column: str, least: object) -> int:
+        return len(list(dataset.get_fragments(ds.field(column) >= least)))
+
+    assert opened("queueOffset", 0) == 6
+    assert opened("queueOffset", 8) == 2
+    assert opened("queueOffset", 12) == 0
+    assert opened("queueId", 1) == 3
+    assert opened("storeTimestamp", NOON + timedelta(hours=2)) == 2
+
+
+@pytest.mark.parametrize("given", ["topic", "topic, dt", "topic,dt,hour"])
+def test_partitions_are_those_that_were_asked_for(tmp_path: Path, given: str) -> None:
+    partitioning = column_partitioning(given)
+    assert partitioning is not None
+    settings = msgspec.structs.replace(SETTINGS, partitioning=partitioning)
+    lake = open_lake(tmp_path / "lake", settings)
+    sent = publish_small_files(lake, hours=2, files=2, rows=2)
+    compact_all(lake)
+    table = delta(lake.place)
+    assert table.metadata().partition_columns == list(partitioning)
+    assert {"topic", "dt", "hour"} & set(table.to_pyarrow_table().column_names) == set(partitioning)
+    assert found_by_delta(lake.place) == sent
+    assert open_existing_lake(lake.place).settings == settings
+    with run_sql("select hour, count(*) from orders group by all", LakeTables(lake.place)) as rows:
+        assert sorted(map(tuple, rows.rows)) == [(12, 8), (13, 8)]
 
 
 def test_compacted_files_replace_others_and_older_versions_can_be_read(lake: OpenLake) -> None:
