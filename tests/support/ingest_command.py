@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, final
 
-from roquet.pipeline.lake.places import S3Location
+from roquet.pipeline.lake.places import LakePlace, options_file_of
 from tests.support.eventually import wait_until
 
 # Spark starts slowly on a machine that does other things, too.
@@ -21,11 +21,11 @@ _PATIENCE_S = 300
 class IngestCommand:
     """Ingests a topic of a cluster into `directory/lake`, with what is given with each start.
 
-    Into a table of an object store, if `table` is one, without a checkpoint.
+    Into a table elsewhere, if one is given, without a checkpoint.
     """
 
     def __init__(
-        self, name_server: str, topic: str, directory: Path, table: S3Location | None = None
+        self, name_server: str, topic: str, directory: Path, table: LakePlace | None = None
     ) -> None:
         self.lake = directory / "lake"
         self.checkpoint = directory / "checkpoint"
@@ -34,7 +34,9 @@ class IngestCommand:
         if table is None:
             self._arguments += ["--lake", str(self.lake), "--checkpoint", str(self.checkpoint)]
         else:
-            self._arguments += ["--lake", str(table), "--storage-options", str(table.options_file)]
+            self._arguments += ["--lake", str(table)]
+            if (file := options_file_of(table)) is not None:
+                self._arguments += ["--storage-options", str(file)]
 
     def run(self, *options: str, exit_code: int = 0) -> dict[str, Any]:
         """To the end; what it printed."""

@@ -1,46 +1,66 @@
 """Moto's server as a program: S3 on a free port of this machine, which it prints.
 
-With `--busy N` every Nth request is answered with 503; with `--without-conditions` a put that must
-not replace an object is refused, as by stores that cannot do it.
+With `--busy N` every Nth request is answered with 503. Of conditional puts, which must not replace
+an object, `--conflicting N` refuses every Nth with 409, as a store that decides another one at that
+moment; `--losing N` does every Nth and answers with 503, as if its answer was lost;
+`--without-conditions` refuses all of them, as stores that cannot do it.
 """
 
 import argparse
 import itertools
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, final
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
+App = Callable[..., Iterable[bytes]]
 _ANSWER = "<?xml version='1.0'?><Error><Code>%s</Code><Message>a test</Message></Error>"
 
 
-def refusing(
-    app: Callable[..., Iterable[bytes]], busy: int, *, has_conditions: bool
-) -> Callable[..., Iterable[bytes]]:
-    numbers = itertools.count(1)
+@final
+class FaultyStore:
+    """The server behind its faults."""
 
-    def answer(environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        is_conditional = "HTTP_IF_NONE_MATCH" in environment
-        if busy and next(numbers) % busy == 0:
-            start("503 Slow Down", [("Content-Type", "application/xml")])
-            return [(_ANSWER % "SlowDown").encode()]
-        if is_conditional and not has_conditions:
-            start("501 Not Implemented", [("Content-Type", "application/xml")])
-            return [(_ANSWER % "NotImplemented").encode()]
-        return app(environment, start)
+    def __init__(self, app: App, faults: argparse.Namespace) -> None:
+        self._app = app
+        self._faults = faults
+        self._requests = itertools.count(1)
+        self._conditional = itertools.count(1)
 
-    return answer
+    def __call__(self, environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if _is_turn(next(self._requests), self._faults.busy):
+            return _refused(start, "503 Slow Down", "SlowDown")
+        if "HTTP_IF_NONE_MATCH" not in environment:
+            return self._app(environment, start)
+        if self._faults.without_conditions:
+            return _refused(start, "501 Not Implemented", "NotImplemented")
+        number = next(self._conditional)
+        if _is_turn(number, self._faults.conflicting):
+            return _refused(start, "409 Conflict", "ConditionalRequestConflict")
+        if _is_turn(number, self._faults.losing):
+            b"".join(self._app(environment, lambda *_: None))
+            return _refused(start, "503 Service Unavailable", "ServiceUnavailable")
+        return self._app(environment, start)
+
+
+def _is_turn(number: int, every: int) -> bool:
+    return bool(every) and number % every == 0
+
+
+def _refused(start: Callable[..., Any], status: str, code: str) -> Iterable[bytes]:
+    start(status, [("Content-Type", "application/xml")])
+    return [(_ANSWER % code).encode()]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--busy", type=int, default=0)
+    for name in ("--busy", "--conflicting", "--losing"):
+        parser.add_argument(name, type=int, default=0)
     parser.add_argument("--without-conditions", action="store_true")
-    given = parser.parse_args()
     moto = DomainDispatcherApplication(create_backend_app)
-    app = refusing(moto, given.busy, has_conditions=not given.without_conditions)
+    app = FaultyStore(moto, parser.parse_args())
     server = make_server("127.0.0.1", 0, app, threaded=True)
     sys.stdout.write(f"{server.port}\n")
     sys.stdout.flush()

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Self, final
+from typing import NamedTuple, Self, final
 
 import msgspec
 import pytest
@@ -13,37 +13,53 @@ from pyarrow import fs
 from roquet.pipeline.lake.places import S3Location
 
 BUCKET = "messages"
+REGION = "us-east-1"
+KEYS = ("key", "secret")
 _ROOT = Path(__file__).parents[2]
+
+
+class S3Server(NamedTuple):
+    """A process that serves S3 at a port of this machine; the keys are `KEYS`."""
+
+    process: "subprocess.Popen[str]"
+    port: int
+
+
+def moto(*options: str) -> S3Server:
+    """`options` are those of `tests/support/s3_server.py`. It does not check keys."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.s3_server", *options],
+        cwd=_ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    port = process.stdout.readline().strip()
+    assert port, "the server did not start"
+    return S3Server(process, int(port))
 
 
 @final
 class S3Store:
-    """Moto with a bucket; `options` are those of `tests/support/s3_server.py`."""
+    """A server, moto's unless another is given, with a bucket."""
 
-    def __init__(self, *options: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.s3_server", *options],
-            cwd=_ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        port = self._process.stdout.readline().strip()
-        assert port, "the server did not start"
+    def __init__(self, *options: str, server: S3Server | None = None) -> None:
+        self._process, port = server or moto(*options)
+        key, secret = KEYS
         self.environment = {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
             "AWS_ALLOW_HTTP": "true",
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": key,
+            "AWS_SECRET_ACCESS_KEY": secret,
+            "AWS_REGION": REGION,
         }
         self._files = fs.S3FileSystem(
             endpoint_override=f"127.0.0.1:{port}",
             scheme="http",
-            access_key="key",
-            secret_key="secret",
-            region="us-east-1",
+            access_key=key,
+            secret_key=secret,
+            region=REGION,
             allow_bucket_creation=True,
         )
         self._files.create_dir(BUCKET)

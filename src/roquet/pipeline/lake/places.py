@@ -56,8 +56,9 @@ _REMEDIES: Final = {
     "nosuchbucket": "the bucket does not exist: create it, or give another",
     "invalidaccesskeyid": "the store does not know this AWS_ACCESS_KEY_ID",
     "signaturedoesnotmatch": "AWS_SECRET_ACCESS_KEY does not belong to AWS_ACCESS_KEY_ID",
-    "accessdenied": "access denied: the keys of AWS_ACCESS_KEY_ID must allow to list, read, write"
-    " and delete objects there",
+    # An answer without a body has no other word for wrong keys.
+    "accessdenied": "access denied: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be those of"
+    " this store, and allow to list, read, write and delete objects there",
     "notimplemented": "the store does not support conditional puts (If-None-Match), without which"
     " two writers could overwrite each other's commits: use one that does",
 }
@@ -99,7 +100,9 @@ def read_place(text: str, options_file: Path | None = None) -> LakePlace:
         return Path(unquote(uri.path))
     if uri.scheme.lower() not in _S3_SCHEMES:
         raise BadOption(
-            "lake", f"{text!r}: {uri.scheme}:// is not supported: give a directory or s3://"
+            "lake",
+            f"{text!r}: {uri.scheme}:// is not supported: give s3://bucket/prefix, or a directory"
+            " that the driver and all executors share",
         )
     key = uri.path.strip("/")
     if not uri.netloc or not key:
@@ -196,11 +199,16 @@ class Storage:
 def store_error(place: LakePlace, text: str) -> LakeStoreError:
     """By what a library prints about it: the words of the store, if they are known."""
     found = _CODE.search(text)
-    code = (found["code"] or found["name"]) if found else None
-    remedy = _REMEDIES.get(code.replace("_", "").lower()) if code else None
+    code = (found["code"] or _store_word(found["name"])) if found else None
+    remedy = _REMEDIES.get(code.lower()) if code else None
     lines = [line.strip(" ↳") for line in _COLORS.sub("", text).splitlines()]
     shown = " - ".join(line for line in lines if line and not line.startswith("<"))
-    return LakeStoreError(place, f"{remedy} ({code})" if remedy else shown, code)
+    return LakeStoreError(place, f"{remedy or shown} ({code})" if code else shown, code)
+
+
+def _store_word(name: str) -> str:
+    """`NO_SUCH_BUCKET`, as a library has it, is `NoSuchBucket` in the answers of stores."""
+    return "".join(part.capitalize() for part in name.split("_"))
 
 
 def _read_options(file: Path) -> Mapping[str, str]:

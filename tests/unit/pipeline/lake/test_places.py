@@ -129,7 +129,7 @@ def test_the_role_of_a_machine_is_used_if_an_option_says_so(
     ("text", "code"),
     [
         ("404\n<Error><Code>NoSuchBucket</Code></Error>", "NoSuchBucket"),
-        ("AWS Error NO_SUCH_BUCKET during CreateMultipartUpload", "NO_SUCH_BUCKET"),
+        ("AWS Error NO_SUCH_BUCKET during CreateMultipartUpload", "NoSuchBucket"),
         ("Generic S3 error\n  \x1b[31m↳\x1b[0m Connection refused", None),
     ],
 )

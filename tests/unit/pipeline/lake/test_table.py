@@ -43,6 +43,7 @@ from tests.support.lake_rows import (
 from tests.support.raising import raises
 from tests.support.s3_store import S3Store
 from tests.support.table_judges import JUDGES, TableJudge, found_in
+from tests.support.versitygw import versitygw_store
 
 AnyTable = DeltaLakeTable | IcebergLakeTable
 
@@ -366,3 +367,22 @@ def test_a_busy_store_is_asked_again(
         lake = open_in_store(kind, busy.location("lake"), tmp_path)
         sent = publish_small_files(lake, hours=1, files=2, rows=2)
         assert kind.found(lake.place) == sent
+
+
+@pytest.mark.full("compiles a Go program, once")
+def test_wrong_keys_are_refused(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with versitygw_store(tmp_path) as store:
+        store.use(monkeypatch)
+        place = store.location("lake")
+        lake = open_in_store(kind, place, tmp_path)
+        sent = publish_small_files(lake, hours=1, files=1, rows=2)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+        with raises(LakeStoreError, code="AccessDenied"):
+            open_existing_lake(place)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "unknown")
+        with pytest.raises(LakeStoreError):
+            open_existing_lake(place)
+        store.use(monkeypatch)
+        assert kind.found(place) == sent
