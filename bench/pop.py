@@ -114,7 +114,8 @@ class Pipeline:
 
 
 def frame(code: RequestCode, opaque: int, fields: dict[str, str], body: bytes = b"") -> bytes:
-    header = json.dumps(
+    """As Java writes it."""
+    header = as_json(
         {
             "code": int(code),
             "extFields": fields,
@@ -124,9 +125,13 @@ def frame(code: RequestCode, opaque: int, fields: dict[str, str], body: bytes = 
             "serializeTypeCurrentRPC": "JSON",
             "version": 455,
         }
-    ).encode()
+    )
     size = 4 + len(header) + len(body)
     return size.to_bytes(4) + len(header).to_bytes(4) + header + body
+
+
+def as_json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def single_acks(popped: Popped) -> list[bytes]:
@@ -160,7 +165,7 @@ def batch_ack(popped: Popped) -> list[bytes]:
         "so": first.start_offset,
         "t": TOPIC,
     }
-    body = json.dumps({"acks": [ack], "brokerName": first.broker_name}).encode()
+    body = as_json({"acks": [ack], "brokerName": first.broker_name})
     return [frame(RequestCode.BATCH_ACK_MESSAGE, 1, {}, body)]
 
 

@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 from roquet.broker.pop import journal as journal_module
 from roquet.broker.pop.in_flight import CheckPoint, InFlight
 from roquet.broker.pop.journal import PopJournal
+from roquet.broker.pop.journal_writing import check_point_body
 from tests.support.pop_model import PopWorld
 
 # Few, so that check points are written again.
@@ -86,7 +87,7 @@ def _positions_are_not_corrected(patch: pytest.MonkeyPatch) -> None:
 
 def _keep_the_old_receipt(patch: pytest.MonkeyPatch) -> None:
     def change(self: PopJournal, _old: Any, key: Any, invisible_ms: int, **_: Any) -> int:
-        body = self._check_point_body(key, (key.start_offset,), invisible_ms)
+        body = check_point_body(self._form, key, (key.start_offset,), invisible_ms)
         return self._note_check_point(key, body)
 
     patch.setattr(PopJournal, "note_change", change)

@@ -251,9 +251,50 @@ def pulls(draw: DrawFn) -> bytes:
     return frame_of(command(draw(st.sampled_from([11, 11, 361])), fields, draw(opaques)))
 
 
+def pop_fields(group: str, topic: str, queue_id: str, count: int) -> dict[str, object]:
+    return {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": queue_id,
+        "maxMsgNums": str(count),
+        "invisibleTime": "60000",
+        "pollTime": "0",
+        "bornTime": "0",
+        "initMode": "0",
+        "order": "false",
+    }
+
+
+@st.composite
+def pops(draw: DrawFn) -> bytes:
+    """Of one queue and of any, with filters and without, and now and then an odd one."""
+    fields = pop_fields(
+        draw(st.sampled_from([*GROUPS, *GROUPS, "new"])),
+        draw(st.sampled_from(TOPICS)),
+        draw(st.sampled_from(["-1", "-1", *QUEUE_IDS])),
+        draw(st.sampled_from([1, 2, 2, 3, 32])),
+    )
+    odd: dict[str, list[str]] = {
+        "invisibleTime": ["1000", "0", "-1", "9" * 18],
+        "pollTime": ["15000"],
+        "bornTime": ["1700000000000", "1"],
+        "initMode": ["1"],
+        "order": ["true"],
+        "queueId": ["4"],
+        "maxMsgNums": ["0", "33"],
+    }
+    name = draw(st.sampled_from([None, None, None, *odd]))
+    if name is not None:
+        fields[name] = draw(st.sampled_from(odd[name]))
+    if draw(st.booleans()):
+        fields["exp"] = draw(st.sampled_from(["*", "*", "red", "red || blue", "none", "", *SQL]))
+        fields["expType"] = draw(st.sampled_from(["TAG", "TAG", "TAG", "SQL92", ""]))
+    return frame_of(command(200_050, fields, draw(opaques)))
+
+
 @st.composite
 def odd_requests(draw: DrawFn) -> bytes:
-    """A send or a pull with something about it that is not usual, if only how it is written."""
+    """A send, pull or pop with something about it that is not usual, if only how it is written."""
     is_send = draw(st.booleans())
     if is_send:
         fields = send_fields(
@@ -261,7 +302,7 @@ def odd_requests(draw: DrawFn) -> bytes:
         )
         code = draw(st.sampled_from([310, 310, 310, 320, 10]))
     else:
-        text = draw(pulls())[8:]
+        text = draw(st.one_of(pulls(), pops()))[8:]
         header = json.loads(text)
         fields, code = header["extFields"], header["code"]
     _spoil_field(draw, fields)
@@ -348,7 +389,9 @@ hostile_bytes = st.one_of(
     st.builds(lambda header: framed(header, b"", 1), st.binary(max_size=60)),
 )
 
-plain_frames = st.one_of(plain_sends(), plain_sends(), plain_sends(), batches(), pulls(), pulls())
+plain_frames = st.one_of(
+    plain_sends(), plain_sends(), batches(), pulls(), pulls(), pops(), pops(), pops()
+)
 any_frames = st.one_of(
     *[plain_frames] * 6,
     waiting_sends(),

@@ -7,7 +7,8 @@ that are out, with the time at which each has to come again, and one number: wha
 from pathlib import Path
 
 from roquet.broker.pop.in_flight import PopKey, QueueOfGroup
-from roquet.broker.pop.journal import JournalForm, PopJournal
+from roquet.broker.pop.journal import PopJournal
+from roquet.broker.pop.journal_writing import JournalForm
 from roquet.broker.tables.offsets import OffsetTable
 from tests.support.drafts import STORE_HOST
 from tests.support.fake_clock import FakeClock

@@ -12,6 +12,7 @@ from roquet.access.user_store import UserStore
 from roquet.broker.delays.delays import Delays
 from roquet.broker.messages.appending import Messages
 from roquet.broker.pop.ack_turn import AckTurn
+from roquet.broker.pop.first_queue import FirstQueue
 from roquet.broker.pop.journal import PopJournal
 from roquet.broker.pop.poll_counts import PopPolls
 from roquet.broker.registration import Registrar
@@ -51,6 +52,7 @@ class WaitingMessages(msgspec.Struct):
     # How far all of these are, as their files have it or will have it soon.
     progress: ProgressTables
     pop_polls: PopPolls = msgspec.field(default_factory=PopPolls)
+    first_queue: FirstQueue = msgspec.field(default_factory=FirstQueue)
 
 
 class Access(msgspec.Struct, frozen=True):

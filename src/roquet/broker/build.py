@@ -34,7 +34,8 @@ from roquet.broker.messages.appending import LateSends, Messages, refused_writes
 from roquet.broker.messages.expiry import Expiry
 from roquet.broker.messages.long_polling import LongPolls
 from roquet.broker.pop.ack_turn import AckTurn
-from roquet.broker.pop.journal import JournalForm, PopJournal
+from roquet.broker.pop.journal import PopJournal
+from roquet.broker.pop.journal_writing import JournalForm
 from roquet.broker.registration import NOTICE_ROUTES, Registrar, identity_of
 from roquet.broker.replication.master import SlaveLinks
 from roquet.broker.replication.other_brokers import OtherBrokers

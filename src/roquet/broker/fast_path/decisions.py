@@ -12,7 +12,7 @@ import msgspec
 from roquet.broker.broker import Broker
 from roquet.broker.delays.postponing import Postponed, note_waiting
 from roquet.broker.messages.appending import DLQ_QUEUE_ID, batch_properties
-from roquet.broker.messages.subscriptions import limits_of_pull
+from roquet.broker.messages.subscriptions import Filter, filter_of_pop, limits_of_pull
 from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.tables.offsets import HALF_QUEUE_ID
 from roquet.net.errors import Refused
@@ -24,7 +24,14 @@ from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import Property, SysFlag
 from roquet.protocol.messages.properties import parse_properties, properties_text
 from roquet.protocol.messages.record_filter import RecordFilter
-from roquet.protocol.names import HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, is_closed_topic
+from roquet.protocol.names import (
+    HALF_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    is_closed_topic,
+    is_name,
+    pop_retry_topic,
+)
 from roquet.store.reading.queue_reading import QueueReadLimits
 
 _READ: Final = int(Permission.READ)
@@ -145,9 +152,36 @@ def fast_limits(
         )
     except Refused:
         return None
-    # Others look at more than the record and its subscription.
-    is_known = limits.matches_record is None or isinstance(limits.matches_record, RecordFilter)
-    return limits if is_known else None
+    return limits if _is_known(limits.matches_record) else None
+
+
+def fast_pop_filter(
+    broker: Broker, words: tuple[str, str | None], group: GroupConfig, topic: TopicConfig
+) -> Filter | None:
+    """What pops with this expression, of this type, want; None if they take the slow path."""
+    config = broker.config
+    retries = pop_retry_topic(group.group_name, topic.topic_name)
+    if (
+        config.is_slave
+        or config.limit_in_flight  # How many are out is asked for each one.
+        or not config.permission & topic.perm & _READ
+        or not group.consume_enable
+        or not is_name(retries)
+        # Of these, messages are rewritten; and the journal grows by each pop.
+        or topic.topic_name.startswith(RETRY_PREFIX)
+        or topic.topic_name == broker.waiting.pops.topic
+    ):
+        return None
+    try:
+        wanted = filter_of_pop(*words, config)
+    except Refused:
+        return None
+    return wanted if _is_known(wanted.matches_record) else None
+
+
+def _is_known(matches_record: Callable[[bytes], bool] | None) -> bool:
+    """Others look at more than the record and its subscription."""
+    return matches_record is None or isinstance(matches_record, RecordFilter)
 
 
 def _draft(broker: Broker, topic: str, properties: bytes) -> RecordDraft:

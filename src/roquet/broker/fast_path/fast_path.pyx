@@ -5,6 +5,8 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from roquet.broker.fast_path.header_scan cimport ScannedHeader, scan_header
+from roquet.broker.fast_path.batch_acks cimport FastBatchAcks
+from roquet.broker.fast_path.pops cimport FastPops
 from roquet.broker.fast_path.pulls cimport FastPulls
 from roquet.broker.fast_path.reply_buffer cimport ReplyBuffer
 from roquet.broker.fast_path.send_backs cimport FastSendBacks
@@ -23,6 +25,8 @@ cdef enum:
     _SEND_BACK = 36
     _PULL = 11
     _LITE_PULL = 361
+    _POP = 200_050
+    _BATCH_ACK = 200_151
 
 
 @cython.final
@@ -32,7 +36,9 @@ cdef class FastPath:
     cdef FastSends _sends
     cdef FastSendBacks _send_backs
     cdef FastPulls _pulls
-    cdef PathCounts _send_paths, _pull_paths
+    cdef FastPops _pops
+    cdef FastBatchAcks _batch_acks
+    cdef PathCounts _send_paths, _pull_paths, _pop_paths, _batch_ack_paths
     # Replies to sends that are not written yet.
     cdef ReplyBuffer _stored
     # Those of them that answer send-backs.
@@ -51,6 +57,10 @@ cdef class FastPath:
         self._sends = FastSends(broker)
         self._send_backs = FastSendBacks(broker, self._sends)
         self._pulls = FastPulls(broker) if has_pulls else None
+        self._pops = FastPops(broker) if has_pulls else None
+        self._batch_acks = FastBatchAcks(broker) if has_pulls else None
+        self._pop_paths = broker.statistics.pops
+        self._batch_ack_paths = broker.statistics.batch_acks
         self._send_paths = broker.statistics.sends
         self._pull_paths = broker.statistics.pulls
         self._stored = ReplyBuffer()
@@ -95,6 +105,20 @@ cdef class FastPath:
                         break
                     size += reply_size
                     self._pull_paths.fast += 1
+                elif self._pops is not None and header.code == _POP:
+                    size += self._hand_over(connection, replies)
+                    reply_size = self._pops.take(&header, replies)
+                    if reply_size < 0:
+                        break
+                    size += reply_size
+                    self._pop_paths.fast += 1
+                elif self._batch_acks is not None and header.code == _BATCH_ACK:
+                    size += self._hand_over(connection, replies)
+                    reply_size = self._batch_acks.take(&header, body, replies)
+                    if reply_size < 0:
+                        break
+                    size += reply_size
+                    self._batch_ack_paths.fast += 1
                 else:
                     break
                 _pass(frames)

@@ -20,7 +20,8 @@ cdef enum:
     _HAS_VERSION = 16
     _HAS_LANGUAGE = 32
     _HAS_SERIALIZER = 64
-    _NEEDED = _HAS_CODE | _HAS_FIELDS | _HAS_FLAG | _HAS_OPAQUE
+    # Java leaves out `extFields` where there are none.
+    _NEEDED = _HAS_CODE | _HAS_FLAG | _HAS_OPAQUE
     _ESCAPE_SIZE = 6  # of \u0001
     _DIGIT_COUNT_MAX = 18
     _INT32_MAX = 2147483647
@@ -47,6 +48,7 @@ cdef bint scan_header(Span json, ScannedHeader* header) noexcept nogil:
     cdef uint32_t bit
     cdef Field member
     header.version = 0
+    header.count = 0
     if json.size < 2 or at[0] != c"{":
         return False
     while True:
@@ -149,6 +151,8 @@ cdef const uint8_t* _scan_fields(
     header.count = 0
     if at[0] != c"{":
         return NULL
+    if end - at > 1 and at[1] == c"}":
+        return at + 2
     while header.count < FIELD_COUNT_MAX:
         field = &header.fields[header.count]
         at = _skip_text(at + 1, end, field)

@@ -5,7 +5,6 @@ An ack is answered with success whether or not its receipt still counts: a messa
 meanwhile has another receipt, and Apache's clients expect nothing else.
 """
 
-from collections.abc import Iterator, Sequence
 from typing import Final
 
 from roquet.access.needs import reading
@@ -16,17 +15,17 @@ from roquet.broker.handlers.needs import ACKING, BATCH_ACKING, CHANGING
 from roquet.broker.membership import group_settings
 from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.subscriptions import filter_of_pop
-from roquet.broker.pop.acking import acknowledge, change_time
+from roquet.broker.pop.acking import acknowledge, acknowledge_all, change_time
 from roquet.broker.pop.in_flight import PopKey, QueueOfGroup
 from roquet.broker.pop.journal import POP_COUNT_MAX
 from roquet.broker.pop.poll_counts import PollKey
 from roquet.broker.pop.polling import answer_notification, answer_pop
-from roquet.broker.pop.popping import ANY_QUEUE, peek
+from roquet.broker.pop.popping import ANY_QUEUE, LATE_MS_MAX, peek
 from roquet.broker.pop.receipts import read_receipt
 from roquet.net.errors import Refused
 from roquet.net.router import Answer, Reply, Request, on
 from roquet.protocol.bodies.body import read_body
-from roquet.protocol.bodies.pop import BatchAck, BatchAckRequest
+from roquet.protocol.bodies.pop import BatchAckRequest
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
 from roquet.protocol.fields import NoFields
 from roquet.protocol.headers.pop import (
@@ -39,20 +38,15 @@ from roquet.protocol.headers.pop import (
     PollingInfoReplyHeader,
     PopMessageHeader,
 )
-from roquet.protocol.messages.pop_receipt import ORDERED_QUEUE_ID, Receipt
+from roquet.protocol.messages.pop_receipt import ORDERED_QUEUE_ID
 from roquet.protocol.names import is_name, pop_retry_topic
-
-# A pop that reaches the broker this long after its time would be answered in vain.
-LATE_MS_MAX: Final = 500
-# Of the bits in which a batch acknowledges messages. A filter, or message groups, may leave out so
-# many between the first and the last of one pop.
-ACK_SIZE_MAX: Final = 8_192
 
 _READ: Final = int(Permission.READ)
 
 
 def pop_message(broker: Broker, request: Request[PopMessageHeader]) -> Answer:
     pop = request.header
+    broker.statistics.pops.slow += 1
     check_is_master(broker.config)
     now_ms = broker.clock.now_ms()
     if pop.born_time and now_ms - pop.born_time - pop.poll_time > LATE_MS_MAX:
@@ -142,50 +136,14 @@ def ack_message(broker: Broker, request: Request[AckMessageHeader]) -> Answer:
 
 
 def batch_ack_message(broker: Broker, request: Request[NoFields]) -> Answer:
+    broker.statistics.batch_acks.slow += 1
     check_is_master(broker.config)
     broker.messages.acks.check_room(request)
     broker.waiting.ack_turn.flush()
-    end = 0
-    for ack in read_body(BatchAckRequest, request.body).acks:
-        offsets = _acked_offsets(broker, ack)
-        if offsets:
-            queue = QueueOfGroup(ack.consumer_group, ack.topic, ack.queue_id)
-            end = acknowledge(broker, queue, _receipt(ack), offsets)
+    end = acknowledge_all(broker, read_body(BatchAckRequest, request.body).acks)
     if not end:
         raise Refused(ResponseCode.NO_MESSAGE, "no message of these queues is acknowledged")
     return broker.messages.acks.reply_when_safe(request, end, Reply(), OnTimeout.REFUSE)
-
-
-def _acked_offsets(broker: Broker, ack: BatchAck) -> Sequence[int]:
-    """Those that the queue has."""
-    low = broker.store.min_offset(ack.topic, ack.queue_id)
-    high = broker.store.max_offset(ack.topic, ack.queue_id)
-    bits = int.from_bytes(ack.acked[:ACK_SIZE_MAX], "little")
-    start = ack.start_offset
-    if bits & bits + 1 == 0:
-        # All from the first to the last, as most clients acknowledge what they popped.
-        return range(max(low, start), min(high, start + bits.bit_length()))
-    return [offset for offset in _set_bits(ack) if low <= offset < high]
-
-
-def _set_bits(ack: BatchAck) -> Iterator[int]:
-    for index, byte in enumerate(ack.acked[:ACK_SIZE_MAX]):
-        for bit in range(8) if byte else ():
-            if byte >> bit & 1:
-                yield ack.start_offset + 8 * index + bit
-
-
-def _receipt(ack: BatchAck) -> Receipt:
-    return Receipt(
-        ack.start_offset,
-        ack.pop_time,
-        ack.invisible_time,
-        ack.revive_queue_id,
-        ack.retry,
-        ack.broker_name or "",
-        ack.queue_id,
-        ack.start_offset,
-    )
 
 
 def change_invisible_time(broker: Broker, request: Request[ChangeInvisibleTimeHeader]) -> Answer:

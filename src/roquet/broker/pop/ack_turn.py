@@ -42,6 +42,8 @@ class AckTurn:
 
     def flush(self) -> None:
         """Whatever changes what is out must come after the acks that came before it."""
+        if not self._waiting:
+            return
         waiting, self._waiting = self._waiting, []
         offsets, self._offsets = self._offsets, {}
         replies: dict[PopKey, Reply] = {}

@@ -106,6 +106,12 @@ class CheckPoint:
             index = offsets.index(offset)
         return index if self.open_bits >> index & 1 else None
 
+    def has_any_of(self, offsets: Sequence[int]) -> bool:
+        """Whether one of these is out."""
+        if offsets == self.offsets:
+            return self.open_bits != 0
+        return any(self.index_of(offset) is not None for offset in offsets)
+
 
 @final
 class InFlight:
@@ -153,7 +159,8 @@ class InFlight:
     def ack(self, point: CheckPoint, offsets: Sequence[int]) -> int:
         """These are not out any more; how many of them were."""
         open_count = point.open_bits.bit_count()
-        if len(offsets) == len(point.offsets) and [*offsets] == [*point.offsets]:
+        # Most are acknowledged together, and follow one another: two ranges are compared at once.
+        if offsets == point.offsets:
             point.open_bits = 0
         else:
             for offset in offsets:

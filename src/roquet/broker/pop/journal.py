@@ -26,10 +26,10 @@ Of queues that are popped in order (`ordered_queue`) there are records of ours, 
            17 and 22 are out until pt + it; 17 was out once before. A changed time is the same again
     oAck   {"aol":[17],"bn":"broker-a","c":"group","q":3,"t":"orders"}
 
-Both have in POP_NEXT the first message that was not done before. As long as any is out or done
+Both have in POPNEXT the first message that was not done before. As long as any is out or done
 after it, the oldest of these records is needed.
 
-A ck of a pop, or of a move, has the property POP_NEXT: where the group goes on in the queue, or -1
+A ck of a pop, or of a move, has the property POPNEXT: where the group goes on in the queue, or -1
 where group or topic were deleted. The table of offsets is saved every few seconds; after a crash
 these properties have what it lacks.
 
@@ -44,33 +44,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, final
 
-import msgspec
-
-from roquet.broker.messages.appending import refusal
 from roquet.broker.pop.in_flight import CheckPoint, InFlight, Place, PopKey, QueueOfGroup
+from roquet.broker.pop.journal_writing import (
+    ACK_TAG,
+    BATCH_ACK_TAG,
+    CHECK_POINT_TAG,
+    JOURNAL_QUEUE_ID,
+    NEXT,
+    JournalForm,
+    JournalWriter,
+    check_point_body,
+)
 from roquet.broker.pop.ordered_queue import OrderedQueue, OrderedQueues, Outing
 from roquet.broker.tables.offsets import OffsetTable
 from roquet.clock import Clock
-from roquet.protocol.bodies.body import Body, read_body, write_body
+from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.offsets import PopProgress
 from roquet.protocol.bodies.pop import AckBody, CheckPointBody, OrderedAckBody, OrderedPopBody
-from roquet.protocol.errors import BadBody, BadMessage, TooLarge
-from roquet.protocol.messages.drafts import RecordDraft
+from roquet.protocol.errors import BadBody, BadMessage
 from roquet.protocol.messages.message import Property, StoredMessage
 from roquet.protocol.messages.record import read_record
 from roquet.protocol.names import RETRY_PREFIX, pop_retry_topic, revive_topic
-from roquet.store.errors import StoreUnavailable
 from roquet.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
-CHECK_POINT_TAG: Final = "ck"
-ACK_TAG: Final = "ack"
-BATCH_ACK_TAG: Final = "bAck"
 ORDERED_POP_TAG: Final = "oCk"
 ORDERED_ACK_TAG: Final = "oAck"
-# Where we write. Apache uses eight, and what it left in the others is read.
-JOURNAL_QUEUE_ID: Final = 0
 # An open check point is written again when this many records follow it: that many are read at a
 # start, in less than a second.
 RECORD_COUNT_MAX: Final = 50_000
@@ -82,18 +82,8 @@ _APACHE_GRACE_MS: Final = 3_000
 _REWRITE_COUNT_MAX: Final = 64
 # Of the messages that are done in one queue, in one record.
 _REWRITTEN_DONE_COUNT: Final = 1_000
-_NEXT: Final = "POP_NEXT"
 _NOWHERE: Final = -1
 _SIGN_BIT: Final = 1 << 31
-
-
-class JournalForm(msgspec.Struct, frozen=True):
-    """What all records have in common."""
-
-    cluster_name: str
-    broker_name: str
-    store_host: bytes
-    has_checksum: bool
 
 
 @final
@@ -108,7 +98,7 @@ class PopJournal:
         self._clock = clock
         self._form = form
         self.topic: Final = revive_topic(form.cluster_name)
-        self._topic_bytes = self.topic.encode()
+        self.writer: Final = JournalWriter(store, clock, form)
         self.in_flight = InFlight()
         self.ordered = OrderedQueues()
         # The offset of the next record of each queue that was not read.
@@ -169,9 +159,13 @@ class PopJournal:
         self, key: PopKey, offsets: Sequence[int], invisible_ms: int, next_offset: int
     ) -> int:
         """These messages are out; the end of the log after the record. Raises Refused."""
-        body = self._check_point_body(key, offsets, invisible_ms)
+        written = self.writer.write_pop(key, offsets, invisible_ms, next_offset)
         self._popped.add(key.queue)
-        return self._note_check_point(key, body, f"\x02{_NEXT}\x01{next_offset}")
+        due_ms = key.pop_time_ms + invisible_ms - self._clock.jumped_ms()
+        place = self._noted(JOURNAL_QUEUE_ID, written.offset)
+        self.in_flight.add(CheckPoint(key, offsets, invisible_ms, due_ms=due_ms, place=place))
+        self._wake_in_time()
+        return written.end
 
     def note_change(
         self, old: PopKey, key: PopKey, invisible_ms: int, *, is_suspended: bool
@@ -184,7 +178,7 @@ class PopJournal:
         point = self.in_flight.find(old)
         if point is None or point.index_of(key.start_offset) is None:
             return self._store.log_end
-        body = self._check_point_body(key, (key.start_offset,), invisible_ms)
+        body = check_point_body(self._form, key, (key.start_offset,), invisible_ms)
         body.is_suspended = is_suspended
         self._note_check_point(key, body)
         return self.note_acks(old, (key.start_offset,))
@@ -196,27 +190,13 @@ class PopJournal:
         are not may have been noted just now, and is not safe before the log is.
         """
         point = self.in_flight.find(key)
-        if point is None or all(point.index_of(offset) is None for offset in offsets):
+        if point is None or not point.has_any_of(offsets):
             return self._store.log_end
-        queue, start_offset, pop_time_ms = key
-        body = AckBody(
-            broker_name=self._form.broker_name,
-            consumer_group=queue.group,
-            pop_time=pop_time_ms,
-            queue_id=queue.queue_id,
-            start_offset=start_offset,
-            topic=queue.topic,
-        )
-        if len(offsets) == 1:
-            body.ack_offset = offsets[0]
-            tag, name = ACK_TAG, str(offsets[0])
-        else:
-            body.ack_offsets = list(offsets)
-            tag, name = BATCH_ACK_TAG, ",".join(map(str, offsets))
         # Of one check point the journal has everything in one queue, and so in its order.
-        _, end = self._append(point.place.queue_id, tag, key, name, body)
+        written = self.writer.write_acks(point.place.queue_id, key, offsets)
+        self._noted(point.place.queue_id, written.offset)
         self.in_flight.ack(point, offsets)
-        return end
+        return written.end
 
     def close_later(self, key: PopKey, offsets: Sequence[int]) -> None:
         """These messages were redelivered, and the next of their check point was refused."""
@@ -236,8 +216,8 @@ class PopJournal:
         """
         if queue in self._popped:
             key = PopKey(queue, offset, self._clock.now_ms())
-            body = self._check_point_body(key, (), 0)
-            self._note_check_point(key, body, f"\x02{_NEXT}\x01{offset}")
+            body = check_point_body(self._form, key, (), 0)
+            self._note_check_point(key, body, offset)
             self.ordered.forget(queue)
 
     def note_ordered_pop(
@@ -285,7 +265,7 @@ class PopJournal:
                 self._rewrite(point)
 
     def _rewrite(self, point: CheckPoint) -> None:
-        body = self._check_point_body(point.key, point.offsets, point.invisible_ms)
+        body = check_point_body(self._form, point.key, point.offsets, point.invisible_ms)
         body.acked_bits = _signed(point.acked_bits)
         body.is_suspended = point.is_suspended
         self._note_check_point(point.key, body)
@@ -424,7 +404,7 @@ class PopJournal:
         self, message: StoredMessage, body: OrderedPopBody | OrderedAckBody
     ) -> OrderedQueue:
         queue = QueueOfGroup(body.consumer_group, body.topic, body.queue_id)
-        low = message.properties.get(_NEXT, "")
+        low = message.properties.get(NEXT, "")
         return self.ordered.at(queue, int(low) if low.isdigit() else 0)
 
     def _keep_from(self, place: Place, ordered: OrderedQueue, *, was_open: bool) -> None:
@@ -438,7 +418,7 @@ class PopJournal:
         body = read_body(CheckPointBody, message.body)
         queue = QueueOfGroup(body.consumer_group, body.topic, body.queue_id)
         key = PopKey(queue, body.start_offset, body.pop_time)
-        if body.count == 1 and _NEXT not in message.properties:
+        if body.count == 1 and NEXT not in message.properties:
             self._perhaps_changed = key
         due_ms = body.pop_time + body.invisible_time
         if Property.TIMER_OUT_MS in message.properties:
@@ -454,7 +434,7 @@ class PopJournal:
                 acked_bits=body.acked_bits,
             )
         )
-        next_offset = message.properties.get(_NEXT)
+        next_offset = message.properties.get(NEXT)
         if next_offset is None:
             return
         if body.count == 0:
@@ -464,40 +444,23 @@ class PopJournal:
         else:
             positions.pop(queue, None)
 
-    def _check_point_body(
-        self, key: PopKey, offsets: Sequence[int], invisible_ms: int
-    ) -> CheckPointBody:
-        queue, start_offset, pop_time_ms = key
-        return CheckPointBody(
-            broker_name=self._form.broker_name,
-            consumer_group=queue.group,
-            differences=[offset - start_offset for offset in offsets],
-            invisible_time=invisible_ms,
-            count=len(offsets),
-            pop_time=pop_time_ms,
-            queue_id=queue.queue_id,
-            revive_time=pop_time_ms + invisible_ms,
-            start_offset=start_offset,
-            topic=queue.topic,
-        )
-
-    def _note_check_point(self, key: PopKey, body: CheckPointBody, properties: str = "") -> int:
-        offset, end = self._append(
-            JOURNAL_QUEUE_ID, CHECK_POINT_TAG, key, str(key.start_offset), body, properties
-        )
+    def _note_check_point(
+        self, key: PopKey, body: CheckPointBody, next_offset: int | None = None
+    ) -> int:
+        written = self.writer.write(JOURNAL_QUEUE_ID, CHECK_POINT_TAG, body, next_offset)
         self.in_flight.add(
             CheckPoint(
                 key,
                 _offsets_of(body),
                 body.invisible_time,
                 due_ms=body.revive_time - self._clock.jumped_ms(),
-                place=Place(JOURNAL_QUEUE_ID, offset),
+                place=self._noted(JOURNAL_QUEUE_ID, written.offset),
                 is_suspended=body.is_suspended,
                 acked_bits=body.acked_bits,
             )
         )
         self._wake_in_time()
-        return end
+        return written.end
 
     def _wake_in_time(self) -> None:
         next_ms = self.next_due_ms
@@ -534,49 +497,14 @@ class PopJournal:
         self, ordered: OrderedQueue, tag: str, body: OrderedPopBody | OrderedAckBody
     ) -> tuple[Place, int]:
         """Where the journal has it, and its end in the log. Raises Refused."""
-        key = PopKey(ordered.queue, ordered.low, self._clock.now_ms())
-        properties = f"\x02{_NEXT}\x01{ordered.low}"
-        offset, end = self._append(JOURNAL_QUEUE_ID, tag, key, str(ordered.low), body, properties)
-        return Place(JOURNAL_QUEUE_ID, offset), end
+        written = self.writer.write(JOURNAL_QUEUE_ID, tag, body, ordered.low)
+        return self._noted(JOURNAL_QUEUE_ID, written.offset), written.end
 
-    # Seven parameters: what is noted comes here once per message.
-    def _append(
-        self, queue_id: int, tag: str, key: PopKey, name: str, body: Body, properties: str = ""
-    ) -> tuple[int, int]:
-        """The offset of the record, and its end in the log. Raises Refused."""
-        form = self._form
-        queue, _, pop_time_ms = key
-        now_ms = self._clock.now_ms()
-        unique_key = (
-            f"{queue.topic}@{queue.queue_id}@{name}@{queue.group}@{pop_time_ms}"
-            f"@{form.broker_name}@{tag}"
-        )
-        # Apache takes the last property for the time at which a timer was due, and from it learns
-        # how far the journal is in time.
-        text = (
-            f"{Property.TAGS}\x01{tag}\x02{Property.UNIQUE_KEY}\x01{unique_key}"
-            f"\x02{Property.TIMER_DELIVER_MS}\x01{now_ms}{properties}"
-        )
-        try:
-            appended = self._store.append(
-                RecordDraft(
-                    queue_id=queue_id,
-                    flag=0,
-                    sys_flag=0,
-                    born_timestamp=now_ms,
-                    born_host=form.store_host,
-                    store_host=form.store_host,
-                    body=write_body(body),
-                    topic=self._topic_bytes,
-                    properties=text.encode(),
-                    has_checksum=form.has_checksum,
-                )
-            )
-        except (TooLarge, StoreUnavailable) as error:
-            raise refusal(error) from None
-        if appended.queue_offset == self._next_of(queue_id):
-            self._next_offsets[queue_id] = appended.queue_offset + 1
-        return appended.queue_offset, appended.physical_offset + appended.size
+    def _noted(self, queue_id: int, offset: int) -> Place:
+        """Here is a record that need not be read any more: it was written by this process."""
+        if offset == self._next_of(queue_id):
+            self._next_offsets[queue_id] = offset + 1
+        return Place(queue_id, offset)
 
 
 def _place_of(message: StoredMessage) -> Place:

@@ -296,7 +296,9 @@ def _ordered_at_position(broker: Broker, queue: QueueOfGroup, init_mode: int) ->
 
 
 def _queue_ids(broker: Broker, topic: str, queue_id: int) -> Iterable[int]:
-    return queues_in_turn(broker, topic) if queue_id == ANY_QUEUE else (queue_id,)
+    if queue_id != ANY_QUEUE:
+        return (queue_id,)
+    return queues_in_turn(broker, topic, broker.waiting.first_queue.draw())
 
 
 def _message_group(record: bytes) -> bytes:

@@ -5,14 +5,15 @@ when they are acknowledged: `journal` knows what is out. The reply waits until t
 safe as a message that was sent, so that no crash hands out before its time what a client has.
 """
 
-import random
 from collections.abc import Iterator, Sequence
 from typing import Final, final
 
 from roquet.broker.broker import Broker
 from roquet.broker.messages.subscriptions import Filter
+from roquet.broker.pop.first_queue import first_of, is_retry_first
 from roquet.broker.pop.in_flight import PopKey, QueueOfGroup
-from roquet.broker.pop.journal import JOURNAL_QUEUE_ID, PopJournal
+from roquet.broker.pop.journal import PopJournal
+from roquet.broker.pop.journal_writing import JOURNAL_QUEUE_ID
 from roquet.broker.pop.poll_counts import PollKey
 from roquet.broker.pop.receipts import kind_of
 from roquet.broker.pop.taken import FOUND, NOTHING, Batch, Taken, offset_of
@@ -28,10 +29,11 @@ from roquet.store.reading.queue_reading import QueueReadLimits, ReadResult
 
 ANY_QUEUE: Final = -1
 INIT_MIN: Final = 0
+# A pop that reaches the broker this long after its time would be answered in vain.
+LATE_MS_MAX: Final = 500
 
 # A filter may want nothing of what it sees: this often it sees more before others have their turn.
 _READ_COUNT_MAX: Final = 16
-_PERCENT: Final = 100
 
 
 def retry_topics(config: BrokerConfig, group: str, topic: str) -> tuple[str, ...]:
@@ -75,20 +77,20 @@ class Popping:
     def _queues(self) -> Iterator[tuple[str, int]]:
         pop, config = self._pop, self._broker.config
         retries = retry_topics(config, pop.consumer_group, pop.topic)
-        # Which queue is first is no secret.
-        is_retry_first = random.randrange(_PERCENT) < config.pop_retry_percent  # noqa: S311
-        if is_retry_first:
-            yield from self._queues_of(retries)
+        number = self._broker.waiting.first_queue.draw()
+        are_retries_first = is_retry_first(number, config.pop_retry_percent)
+        if are_retries_first:
+            yield from self._queues_of(retries, number)
         if pop.queue_id == ANY_QUEUE:
-            yield from self._queues_of((pop.topic,))
+            yield from self._queues_of((pop.topic,), number)
         else:
             yield pop.topic, pop.queue_id
-        if not is_retry_first:
-            yield from self._queues_of(retries)
+        if not are_retries_first:
+            yield from self._queues_of(retries, number)
 
-    def _queues_of(self, topics: Sequence[str]) -> Iterator[tuple[str, int]]:
+    def _queues_of(self, topics: Sequence[str], number: int) -> Iterator[tuple[str, int]]:
         for topic in topics:
-            for queue_id in queues_in_turn(self._broker, topic):
+            for queue_id in queues_in_turn(self._broker, topic, number):
                 yield topic, queue_id
 
     def _rest_of(self, topic: str, queue_id: int) -> int:
@@ -155,12 +157,12 @@ def _offsets_in(result: ReadResult) -> Sequence[int]:
     return [offset_of(record) for record in result.records]
 
 
-def queues_in_turn(broker: Broker, topic: str) -> Iterator[int]:
-    """Any queue of the topic, and those after it."""
+def queues_in_turn(broker: Broker, topic: str, number: int) -> Iterator[int]:
+    """Any queue of the topic, as drawn for the pop, and those after it."""
     config = broker.tables.topics.find(topic)
     count = 0 if config is None else config.read_queue_nums
     if count > 0:
-        first = random.randrange(count)  # noqa: S311
+        first = first_of(number, count)
         for index in range(count):
             yield (first + index) % count
 

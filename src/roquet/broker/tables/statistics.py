@@ -103,6 +103,8 @@ class Statistics:
         self._gets = _Counter()
         self.sends = PathCounts()
         self.pulls = PathCounts()
+        self.pops = PathCounts()
+        self.batch_acks = PathCounts()
         self._missed_count = 0
         self._failed_put_count = 0
         self._topic_puts: dict[str, _Counter] = {}

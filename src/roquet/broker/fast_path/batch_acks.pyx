@@ -1,0 +1,77 @@
+# cython: boundscheck=False, wraparound=False
+"""Acks of many messages at once (200151) on the fast path: what they mean is said in `pop/acking.py`.
+
+Left to the handler are acks that are refused, and those of ordered pops.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+
+from roquet.broker.fast_path.header_scan cimport ScannedHeader
+from roquet.protocol.binary cimport (
+    Span,
+    bytes_of,
+    decimal_size,
+    put_bytes,
+    put_decimal,
+    put_int32,
+    uint8_t,
+)
+
+from roquet.broker.pop.acking import acknowledge_all
+from roquet.net.errors import Refused
+from roquet.protocol.bodies.body import read_body
+from roquet.protocol.bodies.pop import BatchAckRequest
+from roquet.protocol.errors import BadBody
+from roquet.protocol.fields import NoFields
+from roquet.protocol.messages.pop_receipt import ORDERED_QUEUE_ID
+from roquet.protocol.templates.json_templates import reply_pieces
+
+cdef enum:
+    _PREFIX_SIZE = 8  # of a frame
+
+cdef int _ORDERED = ORDERED_QUEUE_ID
+
+
+@cython.final
+cdef class FastBatchAcks:
+    """Those of one broker, from whatever connection."""
+
+    def __init__(self, broker):
+        self._broker = broker
+        self._ack_turn = broker.waiting.ack_turn
+        self._reply_start, self._reply_end = reply_pieces(NoFields(), None, ())
+        self._is_sync = broker.messages.acks.is_awaited
+
+    cdef Py_ssize_t take(self, const ScannedHeader* header, Span body, list replies) except -2:
+        """How many bytes answer it; -1 if it is left: then nothing has happened that would not."""
+        if self._is_sync or self._broker.config.is_slave:
+            return -1
+        try:
+            acks = read_body(BatchAckRequest, bytes_of(body)).acks
+            for ack in acks:
+                if ack.revive_queue_id == _ORDERED:
+                    return -1
+            self._ack_turn.flush()
+            if not acknowledge_all(self._broker, acks):
+                return -1
+        except (BadBody, Refused):
+            return -1
+        reply = self._reply(header.opaque)
+        replies.append(reply)
+        return PyBytes_GET_SIZE(reply)
+
+    cdef bytes _reply(self, int64_t opaque):
+        cdef Py_ssize_t size = (
+            PyBytes_GET_SIZE(self._reply_start)
+            + decimal_size(opaque)
+            + PyBytes_GET_SIZE(self._reply_end)
+        )
+        cdef bytes frame = PyBytes_FromStringAndSize(NULL, _PREFIX_SIZE + size)
+        cdef uint8_t* at = <uint8_t*>PyBytes_AS_STRING(frame)
+        # In JSON the byte of the serializer is 0: the size of the header fills a whole int32.
+        put_int32(at, 4 + size)
+        put_int32(at + 4, size)
+        at = put_bytes(at + _PREFIX_SIZE, self._reply_start)
+        put_bytes(put_decimal(at, opaque), self._reply_end)
+        return frame

@@ -1,0 +1,3 @@
+def popped_reply(
+    numbers: tuple[int, int, int, int], starts: bytes, offsets: bytes, opaque: int, records: bytes
+) -> bytes: ...
