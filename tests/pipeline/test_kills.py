@@ -1,6 +1,6 @@
 """Processes that are killed while a query is half way: tasks and brokers, in source and sink.
 
-Executors are killed in `test_cluster.py`, drivers in `test_lake.py` and `test_delta_kills.py`.
+Executors are killed in `test_cluster.py`, drivers in `test_lake.py` and `test_table_kills.py`.
 """
 
 from collections.abc import Iterator

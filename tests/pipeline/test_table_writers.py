@@ -1,6 +1,6 @@
 """A table has each message once, though writers and compactors of it are killed all the time.
 
-Without brokers and Spark, so that many kills take seconds; `test_delta_kills.py` kills whole jobs.
+Without brokers and Spark, so that many kills take seconds; `test_table_kills.py` kills whole jobs.
 """
 
 from collections import Counter

@@ -23,8 +23,20 @@ _VERSION: Final = "v1.8.0"
 _BUILD_TIMEOUT_S: Final = 1_800
 
 
+class NotCompiled(Exception):
+    """Why there is no gateway on this machine."""
+
+
 def versitygw_store(directory: Path) -> S3Store:
     """With its objects below the directory; skips where it cannot be compiled."""
+    try:
+        return S3Store(server=versitygw(directory))
+    except NotCompiled as error:
+        pytest.skip(str(error))
+
+
+def versitygw(directory: Path) -> S3Server:
+    """Raises NotCompiled."""
     program = _program()
     objects, attributes = directory / "objects", directory / "attributes"
     for each in (objects, attributes):
@@ -43,7 +55,7 @@ def versitygw_store(directory: Path) -> S3Store:
         text=True,
     )
     wait_until(lambda: process.poll() is not None or _accepts(port))
-    return S3Store(server=S3Server(process, port))
+    return S3Server(process, port)
 
 
 def _accepts(port: int) -> bool:
@@ -53,12 +65,12 @@ def _accepts(port: int) -> bool:
 
 def _program() -> Path:
     if shutil.which("go") is None:
-        pytest.skip("Go is not installed, which compiles versitygw")
+        raise NotCompiled("Go is not installed, which compiles versitygw")
     try:
         built = made_once(cache_directory() / f"versitygw-{_VERSION}", _compile)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         lines = str(error.stderr or error).strip().splitlines()
-        pytest.skip(f"versitygw cannot be compiled: {lines[-1]}")
+        raise NotCompiled(f"versitygw cannot be compiled: {lines[-1]}") from None
     return built / "versitygw"
 
 
