@@ -14,6 +14,7 @@ from roquet.cli.serving.broker_process import PORT_STEP
 from roquet.monitoring.exposition import MetricKind
 from roquet.monitoring.server_metrics import PROCESS_METRICS as OF_PROCESSES
 from roquet.namesrv.metrics import METRICS as OF_NAME_SERVERS
+from roquet.pipeline.watching.metrics import METRICS as OF_PIPELINES
 from tests.support.eventually import wait_until
 from tests.support.http_asking import page_of
 from tests.support.our_cluster import OurCluster
@@ -21,9 +22,11 @@ from tests.support.real_prometheus import RealPrometheus, needs_prometheus, prom
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 RULES = DEPLOY / "prometheus" / "roquet.rules.yml"
-DASHBOARD = DEPLOY / "grafana" / "roquet.json"
+BOARDS = sorted((DEPLOY / "grafana").glob("*.json"))
 
-METRICS = {metric.name: metric for metric in (*OF_PROCESSES, *OF_BROKERS, *OF_NAME_SERVERS)}
+METRICS = {
+    metric.name: metric for metric in (*OF_PROCESSES, *OF_BROKERS, *OF_NAME_SERVERS, *OF_PIPELINES)
+}
 
 
 class Case(NamedTuple):
@@ -36,6 +39,7 @@ class Case(NamedTuple):
 BROKER = 'job="roquet",instance="h:1",cluster="c",node_type="broker",node_id="a"'
 NAMES = 'job="roquet",instance="h:1",cluster="",node_type="nameserver",node_id="n"'
 EXPIRY, DAY_S = "roquet_certificate_expiry_timestamp_seconds", 86_400
+QUERY = 'job="roquet",instance="h:1",query="ingest lake"'
 GROUP = f'{BROKER},consumer_group="g",topic="t",is_retry="false",is_system="false"'
 
 
@@ -137,6 +141,21 @@ CASES = {
     "RoquetDeadLetters": one(
         "rocketmq_send_to_dlq_messages_total", "0x175 1", "1x180", f'{BROKER},consumer_group="g"'
     ),
+    # The good one failed, and runs again.
+    "RoquetPipelineFailed": Case(
+        {
+            f"roquet_pipeline_running{{{QUERY}}}": "1x150 0x30",
+            f"roquet_pipeline_failures_total{{{QUERY}}}": "0x150 1x30",
+        },
+        {
+            f"roquet_pipeline_running{{{QUERY}}}": "1x180",
+            f"roquet_pipeline_failures_total{{{QUERY}}}": "0x150 1x30",
+        },
+    ),
+    "RoquetPipelineBehind": one("roquet_pipeline_lag_seconds", "1000x180", "10x180", QUERY),
+    "RoquetPipelineQuarantines": one(
+        "roquet_pipeline_quarantined_total", "0x170 7x10", "7x180", QUERY
+    ),
 }
 
 
@@ -146,7 +165,7 @@ def alerts() -> dict[str, dict[str, Any]]:
 
 
 def expressions() -> list[str]:
-    panels = json.loads(DASHBOARD.read_text())["panels"]
+    panels = [panel for board in BOARDS for panel in json.loads(board.read_text())["panels"]]
     shown = [target["expr"] for panel in panels for target in panel.get("targets", [])]
     return [*shown, *(rule["expr"] for rule in alerts().values())]
 

@@ -24,6 +24,7 @@ MADE: Final[Mapping[str, Callable[[], str]]] = {
     "what name servers refuse": settings.refused_by_name_servers,
     "what has no effect": settings.harmless,
     "metrics": metrics.table,
+    "metrics of queries": metrics.pipeline_table,
     "requests to brokers": requests.to_brokers,
     "requests to name servers": requests.to_name_servers,
     "options for reading": spark_options.reading,

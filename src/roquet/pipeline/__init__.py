@@ -10,13 +10,15 @@ discovers formats by itself: it finds the packages `pyspark_rocketmq` and `pyspa
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["register", "serve_metrics"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -37,6 +39,19 @@ def register(spark: "SparkSession") -> None:
 
     spark.dataSource.register(RocketmqDataSource)
     spark.dataSource.register(RocketmqStoreDataSource)
+
+
+@contextmanager
+def serve_metrics(spark: "SparkSession", listen: str = "9878") -> Iterator[str]:
+    """Serves the progress of all streaming queries of a session for Prometheus, while it is open.
+
+    `listen` is `host:port`, or a port of this machine alone; 0 takes a free one. The value is the
+    address with the port it got. Raises BadOption and OSError, such as AddressTaken.
+    """
+    from roquet.pipeline.watching.serving import query_metrics, read_listen  # noqa: PLC0415
+
+    with query_metrics(spark, read_listen(listen)) as served:
+        yield str(served.place)
 
 
 def _use_this_python(spark: "SparkSession") -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roquet.cli.argument_types import whole_number
+from roquet.cli.serving.options import listen_place
 from roquet.cli.spark.arguments import (
     broker_options,
     define_brokers,
@@ -19,6 +20,7 @@ from roquet.cli.spark.arguments import (
     topic_options,
 )
 from roquet.cli.spark.running import JobCommand, session, speed_of, stopped_by_signals
+from roquet.cli.spark.watching import watched
 from roquet.reporting import FINISHED, INTERRUPTED, MISUSED, Report, Reporter
 
 if TYPE_CHECKING:
@@ -112,6 +114,12 @@ def _define_ingest_lake(parser: ArgumentParser) -> None:
         metavar="TIME",
         help="Time between micro-batches, such as 10s; default: none.",
     )
+    parser.add_argument(
+        "--metrics",
+        type=listen_place,
+        metavar="HOST:PORT",
+        help="Serve the progress for Prometheus. A port alone listens on this machine only.",
+    )
 
 
 def _define_format(parser: ArgumentParser) -> None:
@@ -167,8 +175,11 @@ def _run_ingest(reporter: Reporter, given: Namespace) -> int:
 
         def show(so_far: IngestProgress) -> None:
             progress.show(so_far.messages, files=so_far.files, lag=so_far.lag)
+            watch.progressed(so_far)
 
-        report = ingest(spark, plan, show, stop)
+        with watched(reporter, spark, plan, given.metrics) as watch:
+            report = ingest(spark, plan, show, stop)
+            watch.is_complete = report.is_complete
         elapsed_s = time.monotonic() - started_s
     reporter.finish(Report(report._asdict() | speed_of(report.messages, elapsed_s)))
     return FINISHED if report.is_complete or not given.available_now else INTERRUPTED

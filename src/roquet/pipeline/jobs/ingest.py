@@ -5,20 +5,20 @@ once per micro-batch. The offsets of the consumer group are committed after that
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
-from typing import Any, Final, NamedTuple, final
+from typing import Final, NamedTuple, final
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from roquet.client.queue_ref import QueueRef
 from roquet.errors import RoquetError
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.durable_files import create_once, make_directories
@@ -41,10 +41,10 @@ from roquet.pipeline.lake.places import LakePlace, options_file_of, text_of
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import Position, ReadOptions
 from roquet.pipeline.queries import run_query
-from roquet.pipeline.queue_offsets import StreamOffset
 from roquet.pipeline.source.lake_staging import SOURCE_NAME, StagingSource
 from roquet.pipeline.source.positions import named_queues
 from roquet.pipeline.source.rows import pull_group
+from roquet.pipeline.watching.positions import reported_lag
 
 log = logging.getLogger(__name__)
 
@@ -81,13 +81,17 @@ class IngestPlan:
 
 
 class IngestProgress(NamedTuple):
-    """What was published so far. `lag` is the number of waiting messages, if it is known yet."""
+    """What was published so far. `lag` is the number of waiting messages, if it is known yet.
+
+    `commit_s` is the time that all commits to the lake took.
+    """
 
     batches: int = 0
     messages: int = 0
     files: int = 0
     bytes: int = 0
     quarantined: int = 0
+    commit_s: float = 0.0
     lag: int | None = None
 
 
@@ -99,6 +103,7 @@ class IngestReport(NamedTuple):
     files: int
     bytes: int
     quarantined: int
+    commit_s: float
     lag: int | None
     lake_messages: int
     lake_files: int
@@ -225,6 +230,7 @@ class _Publisher:
 
     def publish(self, rows: DataFrame, batch_id: int) -> None:
         pieces = [msgspec.json.decode(row[0], type=LakePiece) for row in rows.collect()]
+        started_s = time.monotonic()
         try:
             entry = self._lake.publish(pieces, self._json_schema)
         except RoquetError as error:
@@ -233,7 +239,8 @@ class _Publisher:
         if entry is None:
             log.info("batch %d: nothing to publish, the lake has everything", batch_id)
             return
-        self._progress = added_up(self._progress, entry)
+        commit_s = self._progress.commit_s + time.monotonic() - started_s
+        self._progress = added_up(self._progress, entry)._replace(commit_s=round(commit_s, 6))
         self._on_progress(self._progress)
 
     def update_lag(self, query: StreamingQuery) -> None:
@@ -317,23 +324,3 @@ def _another(checkpoint: Path, lake: LakePlace) -> BadLake:
         f"the checkpoint {checkpoint} does not belong to the lake {lake}: give another directory,"
         " or remove the checkpoint (nothing is added to a lake twice)"
     )
-
-
-def reported_lag(progress: Mapping[str, Any]) -> int | None:
-    """Messages that are stored and not read, over all sources; None if Spark does not report it."""
-    sources: Sequence[Mapping[str, Any]] = progress["sources"]
-    lags = [_source_lag(source.get("endOffset"), source.get("latestOffset")) for source in sources]
-    return None if not lags or None in lags else sum(lag for lag in lags if lag is not None)
-
-
-def _source_lag(end: str | None, latest: str | None) -> int | None:
-    position, ends = _positions(end), _positions(latest)
-    if position is None or ends is None:
-        return None
-    return sum(max(0, offset - position.get(queue, 0)) for queue, offset in ends.items())
-
-
-def _positions(reported: str | None) -> Mapping[QueueRef, int] | None:
-    # A source without an offset is reported as none, or as the text "null".
-    offset = None if reported is None else msgspec.json.decode(reported)
-    return None if offset is None else StreamOffset.from_json(offset).positions
