@@ -232,32 +232,45 @@ def run_load(
     seconds: float,
     connections: int = CONNECTIONS,
     topic_count: int = 0,
+    queue_count: int = 0,
 ) -> tuple[dict[str, float], float]:
     """What the generator saw, and the CPU seconds of the broker meanwhile."""
     words = [server.port, mode, connections, in_flight, seconds, BODY_SIZE, "bench", QUEUED]
-    if topic_count:
-        words.append(topic_count)
+    words += [topic_count, queue_count]
     before = server.cpu_s()
     output = subprocess.run(
         [str(load), *map(str, words)], check=True, capture_output=True, text=True
     )
+    return parse_load(server, output), server.cpu_s() - before
+
+
+def parse_load(server: Server, output: subprocess.CompletedProcess[str]) -> dict[str, float]:
+    """What the generator saw; what it complains about is printed."""
     if output.stderr:
         print(f"  {server.name}: {output.stderr.strip()[:300]}")
-    return json.loads(output.stdout), server.cpu_s() - before
+    figures: dict[str, float] = json.loads(output.stdout)
+    return figures
 
 
 def replay(load: Path, server: Server, frames: Path, seconds: float, count: int = 2**62) -> float:
     """CPU us of the broker a request, for frames on one connection; at most `count` of them."""
+    _, cpu_us = replay_turn(load, server, frames, seconds, count)
+    return cpu_us
+
+
+def replay_turn(
+    load: Path, server: Server, frames: Path, seconds: float, count: int = 2**62
+) -> tuple[float, float]:
+    """Requests a second, too."""
     words = [server.port, "replay", 1, 64, seconds, 0, frames, count]
     before = server.cpu_s()
     output = subprocess.run(
         [str(load), *map(str, words)], check=True, capture_output=True, text=True
     )
     cpu_s = server.cpu_s() - before
-    if output.stderr:
-        print(f"  {server.name}: {output.stderr.strip()[:300]}")
-    request_count: int = json.loads(output.stdout)["requests"]
-    return cpu_s / max(1, request_count) * 1e6
+    figures = parse_load(server, output)
+    requests = max(1, figures["requests"])
+    return requests / figures["seconds"], cpu_s / requests * 1e6
 
 
 def fast_path_share(server: Server, passed: dict[str, int]) -> str:

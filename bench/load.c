@@ -1,15 +1,18 @@
 /*
  * A neutral load generator for RocketMQ brokers: one thread, epoll, no allocation per message.
  *
- *   load PORT MODE CONNECTIONS IN_FLIGHT SECONDS BODY_SIZE TOPIC LIMIT [TOPIC_COUNT]
+ *   load PORT MODE CONNECTIONS IN_FLIGHT SECONDS BODY_SIZE TOPIC LIMIT [TOPIC_COUNT [QUEUE_COUNT]]
  *
  * MODE is send (310, one message a request), batch (320, 32 messages a request), pull (11, up to 32
  * messages a request, from offset 0 to LIMIT and around again; queue = connection number), or member:
  * the same pulls without a subscription, as push consumers make them. Another process has to send the
  * heartbeats of group "bench" for these. Mixed is, of sixteen requests, nine sends, five such pulls,
  * a heartbeat of that group and a commit of its offset.
+ * Paced is sends, too: LIMIT of them a second on all connections together, whatever the broker does.
+ * Its latencies count from when a send was due, so a pause shows in all that it kept waiting.
  * Replay sends the frames of the file TOPIC, again and again, until LIMIT of them are answered.
- * With TOPIC_COUNT, sends go in turns to TOPIC0, TOPIC1 and so on, always to queue 0.
+ * With TOPIC_COUNT, sends go in turns to TOPIC0, TOPIC1 and so on, always to queue 0; with QUEUE_COUNT,
+ * and no topics to count, to that many queues of TOPIC.
  * Prints one JSON line: requests, messages, errors, seconds, body bytes read and percentiles in us.
  */
 #include <arpa/inet.h>
@@ -22,6 +25,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -44,7 +48,9 @@ static const char *subscription = "\"sysFlag\":\"4\",\"subscription\":\"*\"";
 static int in_flight, body_size;
 static long offset_limit;
 static const char *topic;
-static long topic_count, topic_turn;
+static int is_paced;
+static uint64_t due, interval; /* of paced sends, in ns */
+static long topic_count, queue_count, turn_of_all;
 static char body[8 << 20];
 static char *frames; /* of a replay */
 static size_t frames_size, frames_at;
@@ -160,8 +166,10 @@ static size_t build_request(struct connection *c, char *at) {
         int queue = c->queue;
         snprintf(name, sizeof name, "%s", topic);
         if (topic_count) {
-            snprintf(name, sizeof name, "%s%ld", topic, topic_turn++ % topic_count);
+            snprintf(name, sizeof name, "%s%ld", topic, turn_of_all++ % topic_count);
             queue = 0;
+        } else if (queue_count) {
+            queue = turn_of_all++ % queue_count;
         }
         size = sprintf(header,
             "{\"code\":%d,\"extFields\":{\"a\":\"bench\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"4\","
@@ -187,6 +195,7 @@ static size_t build_request(struct connection *c, char *at) {
 }
 
 static void fill(struct connection *c) {
+    if (is_paced) return;
     while (c->tail - c->head < (unsigned)in_flight && c->out_size < WRITE_SIZE) {
         if (asked == REPLAY && sent == (uint64_t)offset_limit) return;
         sent++;
@@ -244,19 +253,38 @@ static void take_replies(struct connection *c) {
     c->in_size -= at;
 }
 
+static int has_room(const struct connection *c) {
+    return c->tail - c->head < (unsigned)in_flight;
+}
+
+/* All that are due, to the connections in turn. Those that find no room stay due. */
+static void send_due(struct connection *all, int count) {
+    static unsigned turn;
+    for (uint64_t now = now_ns(); due <= now; due += interval) {
+        for (int tries = 0; tries < count && !has_room(&all[turn % count]); tries++) turn++;
+        struct connection *c = &all[turn++ % count];
+        if (!has_room(c)) return;
+        sent++;
+        c->out_size += build_request(c, c->out + c->out_size);
+        c->sent_at[c->tail++ % in_flight] = due;
+        flush_out(c);
+    }
+}
+
 static int by_value(const void *a, const void *b) {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
 }
 
 int main(int argc, char **argv) {
-    if (argc != 9 && argc != 10) {
-        fprintf(stderr, "usage: load PORT send|batch|pull|member|mixed|replay CONNECTIONS IN_FLIGHT SECONDS"
-                        " BODY_SIZE TOPIC LIMIT [TOPIC_COUNT]\n");
+    if (argc < 9 || argc > 11) {
+        fprintf(stderr, "usage: load PORT send|batch|pull|member|mixed|paced|replay CONNECTIONS IN_FLIGHT SECONDS"
+                        " BODY_SIZE TOPIC LIMIT [TOPIC_COUNT [QUEUE_COUNT]]\n");
         return 2;
     }
     int port = atoi(argv[1]), count = atoi(argv[3]);
-    asked = !strcmp(argv[2], "send") ? SEND : !strcmp(argv[2], "batch") ? SEND_BATCH
+    is_paced = !strcmp(argv[2], "paced");
+    asked = is_paced || !strcmp(argv[2], "send") ? SEND : !strcmp(argv[2], "batch") ? SEND_BATCH
         : !strcmp(argv[2], "mixed") ? MIXED : !strcmp(argv[2], "replay") ? REPLAY : PULL;
     if (!strcmp(argv[2], "member") || asked == MIXED) subscription = "\"sysFlag\":\"2\"";
     in_flight = atoi(argv[4]);
@@ -265,7 +293,8 @@ int main(int argc, char **argv) {
     topic = argv[7];
     if (asked == REPLAY) load_frames(topic);
     offset_limit = atol(argv[8]);
-    topic_count = argc == 10 ? atol(argv[9]) : 0;
+    topic_count = argc > 9 ? atol(argv[9]) : 0;
+    queue_count = argc > 10 ? atol(argv[10]) : 0;
     latency_us = malloc(sizeof *latency_us * SAMPLES_MAX);
     struct connection *all = calloc(count, sizeof *all);
     int poll = epoll_create1(0);
@@ -290,12 +319,25 @@ int main(int argc, char **argv) {
         fill(c);
         flush_out(c);
     }
-    uint64_t start = now_ns(), end = start + (uint64_t)(seconds * 1e9);
+    int timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    if (is_paced) {
+        interval = 1000000000u / offset_limit;
+        struct itimerspec every = {.it_value.tv_nsec = interval, .it_interval.tv_nsec = interval};
+        timerfd_settime(timer, 0, &every, NULL);
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+        epoll_ctl(poll, EPOLL_CTL_ADD, timer, &event);
+    }
+    uint64_t start = due = now_ns(), end = start + (uint64_t)(seconds * 1e9);
     struct epoll_event ready[64];
     while (now_ns() < end && !(asked == REPLAY && requests >= (uint64_t)offset_limit)) {
         int n = epoll_wait(poll, ready, 64, 100);
         for (int i = 0; i < n; i++) {
             struct connection *c = ready[i].data.ptr;
+            uint64_t passed;
+            if (!c) {
+                if (read(timer, &passed, sizeof passed) > 0) send_due(all, count);
+                continue;
+            }
             if (ready[i].events & EPOLLIN) take_replies(c);
             if (c->out_done == c->out_size) fill(c);
             flush_out(c);
@@ -307,8 +349,9 @@ int main(int argc, char **argv) {
     double took = (now_ns() - start) / 1e9;
     qsort(latency_us, samples, sizeof *latency_us, by_value);
     printf("{\"requests\":%lu,\"messages\":%lu,\"errors\":%lu,\"seconds\":%.3f,\"body_bytes\":%lu,"
-           "\"p50_us\":%u,\"p99_us\":%u}\n",
+           "\"p50_us\":%u,\"p99_us\":%u,\"p999_us\":%u,\"max_us\":%u}\n",
            requests, (requests - errors) * (asked == SEND || asked == MIXED ? 1 : BATCH), errors, took, body_bytes,
-           samples ? latency_us[samples / 2] : 0, samples ? latency_us[samples * 99 / 100] : 0);
+           samples ? latency_us[samples / 2] : 0, samples ? latency_us[samples * 99 / 100] : 0,
+           samples ? latency_us[samples * 999 / 1000] : 0, samples ? latency_us[samples - 1] : 0);
     return 0;
 }

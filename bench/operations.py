@@ -9,8 +9,6 @@ ours, so filters are compared without them.
 """
 
 import argparse
-import os
-import re
 import shutil
 import socket
 import sys
@@ -19,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -34,6 +31,7 @@ from bench.broker import (
     replay,
     start,
 )
+from bench.rig.measured_page import write_measured
 
 from roquet.protocol.bodies.body import MessageQueue, write_body
 from roquet.protocol.bodies.clients import (
@@ -127,7 +125,7 @@ def main() -> None:
     rows = list(table(figures))
     print("\n".join(rows))
     if options.write:
-        write_table(rows)
+        write_measured(PAGE, "operations", rows, "python bench/operations.py --write")
 
 
 @contextmanager
@@ -565,23 +563,6 @@ def table(figures: Figures) -> Iterator[str]:
         ratio = f"{ours / apache:.2f}" if apache else ""
         shown = f"{apache:.1f}" if apache else "-"
         yield f"| {name} | {shown} | {ours:.1f} | {ratio} |"
-
-
-def write_table(rows: list[str]) -> None:
-    """Between the marks of the page."""
-    day = datetime.now(UTC).strftime("%d %B %Y")
-    machine = f"{os.cpu_count()} cores, {cpu_name()}, {day}, `python bench/operations.py --write`"
-    made = "\n".join(["", *rows, "", f"Measured on {machine}.", ""])
-    text = PAGE.read_text(encoding="utf-8")
-    region = re.compile(r"(<!-- measured: operations -->\n).*?(<!-- until here -->)", re.DOTALL)
-    PAGE.write_text(
-        region.sub(lambda found: f"{found[1]}{made}\n{found[2]}", text), encoding="utf-8"
-    )
-
-
-def cpu_name() -> str:
-    found = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
-    return found[1] if found else "an unknown processor"
 
 
 def write_frames(path: Path, frames: Iterable[bytes]) -> None:

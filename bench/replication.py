@@ -132,8 +132,10 @@ def until(condition: Callable[[], bool]) -> float:
 
 
 @contextmanager
-def slave_of(master: Server, directory: Path, command: Command) -> Iterator[Server]:
-    address = f"haMasterAddress=127.0.0.1:{master.port + 1}\nbrokerId=1\n"
+def slave_of(
+    master: Server, directory: Path, command: Command, settings: str = ""
+) -> Iterator[Server]:
+    address = f"haMasterAddress=127.0.0.1:{master.port + 1}\nbrokerId=1\n{settings}"
     with started(master.name, directory, command, "SLAVE", address) as slave:
         yield slave
 

@@ -24,14 +24,15 @@ _WRITTEN_COUNT: Final = 400_000  # records at a time
 _QUEUE_ID_AT, _QUEUE_OFFSET_AT, _PHYSICAL_OFFSET_AT = 12, 20, 28
 
 
-def write_store(root: Path, count: int) -> None:
+def write_store(root: Path, count: int, log_file_size: int = _LOG_FILE_SIZE) -> None:
     """`count` messages in turns through all queues; `root` is made."""
     record = np.frombuffer(record_of(draft(b"x", topic=TOPIC, has_checksum=False)), np.uint8)
-    per_file = (_LOG_FILE_SIZE - _BLANK_SIZE_MIN) // len(record)
+    per_file = (log_file_size - _BLANK_SIZE_MIN) // len(record)
     numbers = np.arange(count, dtype=np.int64)
-    physical_offsets = numbers // per_file * _LOG_FILE_SIZE + numbers % per_file * len(record)
+    physical_offsets = numbers // per_file * log_file_size + numbers % per_file * len(record)
     for first in range(0, count, per_file):
-        _write_log_file(root, record, numbers[first : first + per_file], physical_offsets)
+        some = numbers[first : first + per_file]
+        _write_log_file(root, record, some, physical_offsets, log_file_size)
     for queue_id in range(QUEUE_COUNT):
         _write_queue(
             root / "consumequeue" / TOPIC / str(queue_id),
@@ -45,6 +46,7 @@ def _write_log_file(
     record: NDArray[np.uint8],
     numbers: NDArray[np.int64],
     physical_offsets: NDArray[np.int64],
+    size: int,
 ) -> None:
     directory = root / "commitlog"
     directory.mkdir(parents=True, exist_ok=True)
@@ -59,9 +61,9 @@ def _write_log_file(
             file.write(records.data)
         is_full = numbers[-1] + 1 < len(physical_offsets)
         if is_full:
-            rest = _LOG_FILE_SIZE - file.tell()
+            rest = size - file.tell()
             file.write(rest.to_bytes(4, "big") + MAGIC_BLANK.to_bytes(4, "big", signed=True))
-        file.truncate(_LOG_FILE_SIZE)
+        file.truncate(size)
 
 
 def _write_queue(directory: Path, physical_offsets: NDArray[np.int64], record_size: int) -> None:
