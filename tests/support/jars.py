@@ -136,10 +136,12 @@ def _fetch(version: ApacheVersion, directory: Path) -> None:
         raise JarsUnavailable(f"Ivy did not find RocketMQ {version}")
 
 
-def fetch_modules(directory: Path, modules: Sequence[str], version: str) -> None:
-    """Modules of Apache RocketMQ with all that they need. Raises JarsUnavailable."""
+def fetch_modules(
+    directory: Path, modules: Sequence[str], version: str, organisation: str = _ORGANISATION
+) -> None:
+    """Modules of one organisation with all that they need. Raises JarsUnavailable."""
     dependencies = "".join(
-        f'<dependency org="{_ORGANISATION}" name="{module}" rev="{version}"'
+        f'<dependency org="{organisation}" name="{module}" rev="{version}"'
         ' conf="default->default"/>'
         for module in modules
     )
