@@ -186,6 +186,7 @@ def reading_contests() -> list[Contest]:
             "pushed, one message to a listener",
             [
                 Row(OURS, "ours, async", "push"),
+                Row(OURS, "ours, a plain function", "push-function"),
                 Row(OTHER_PYTHON_CLIENT, OTHER_PYTHON, "push"),
                 Row(JAVA, "Java 4.9.7", "push"),
             ],
@@ -202,6 +203,7 @@ def reading_contests() -> list[Contest]:
             [
                 Row(OURS, "ours, async, counted", "poll"),
                 Row(OURS, "ours, async, bodies read", "poll-bodies"),
+                Row(OURS, "ours, blocking, bodies read", "poll-blocking"),
                 Row(JAVA, "Java 4.9.7", "poll"),
             ],
         ),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
-from roquet import AsyncProducer, Message, Producer
+from roquet import AsyncProducer, Message, Producer, PullConsumer
 from roquet.client.pull.consumer import AsyncPullConsumer
 from roquet.client.push.consumer import AsyncPushConsumer
 from roquet.client.received import ReceivedMessage
@@ -173,6 +173,27 @@ async def push(order: Order) -> None:
         meter.report()
 
 
+async def push_to_function(order: Order) -> None:
+    """To a plain function, which is called in a thread."""
+    meter, all_seen = Meter(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    # Functions are called by several threads, and an event belongs to the loop.
+    lock = threading.Lock()
+
+    def listen(message: ReceivedMessage) -> None:
+        assert message.body == BODY
+        with lock:
+            if not meter.count:
+                meter.start()
+            meter.count += 1
+            if meter.count == order.message_count:
+                loop.call_soon_threadsafe(all_seen.set)
+
+    async with consumer_of(order, listen):
+        await all_seen.wait()
+        meter.report()
+
+
 async def push_batches(order: Order) -> None:
     meter, all_seen = Meter(), asyncio.Event()
 
@@ -207,6 +228,20 @@ async def keep_polling(order: Order, looked_at: Callable[[list[ReceivedMessage]]
         meter.report()
 
 
+def poll_blocking(order: Order) -> None:
+    """By a thread of a program without an event loop."""
+    meter = Meter()
+    consumer = PullConsumer(order.name_server, order.group)
+    consumer.subscribe(order.topic)
+    with consumer:
+        while meter.count < order.message_count:
+            messages = consumer.poll()
+            if not meter.count:
+                meter.start()
+            meter.count += sum(message.body == BODY for message in messages)
+        meter.report()
+
+
 def count_one(meter: Meter, message: ReceivedMessage, count: int, all_seen: asyncio.Event) -> None:
     if not meter.count:
         meter.start()  # What comes before is joining the group.
@@ -229,6 +264,7 @@ MODES: dict[str, Callable[[Order], Coroutine[Any, Any, None]]] = {
     "send-many": send_many,
     "fill": fill,
     "push": push,
+    "push-function": push_to_function,
     "push-batch": push_batches,
     "poll": poll,
     "poll-bodies": poll_bodies,
@@ -241,6 +277,8 @@ def main() -> None:
     order = Order(name_server, topic, float(amount), group)
     if mode in THREADS:
         send_in_threads(order, THREADS[mode])
+    elif mode == "poll-blocking":
+        poll_blocking(order)
     else:
         run(MODES[mode](order))
 
