@@ -26,6 +26,7 @@ from roquet import (
 from roquet.pipeline.data_sources import message_schema
 from roquet.pipeline.jobs.dlq_report import dead_letters
 from roquet.pipeline.jobs.ingest import IngestPlan, ingest
+from roquet.pipeline.lake.schemas.choosing import BodyOptions
 from roquet.protocol.record_columns import PropertiesForm
 from roquet.testing.blocking import BlockingCluster
 from tests.support.eventually import wait_until
@@ -178,7 +179,7 @@ def test_what_a_lake_left_out_or_set_apart_is_not_missing(
             lake=tmp_path / "lake",
             checkpoint=tmp_path / "checkpoint",
             available_now=True,
-            json_schema="number bigint",
+            bodies=BodyOptions(json_schema="number bigint"),
         )
         ingest(spark, plan)
         audited = ("audit", "-n", shop.name_server, "--topic", topic, "--lake", str(plan.lake))

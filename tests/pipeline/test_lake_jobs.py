@@ -24,6 +24,7 @@ from roquet.pipeline.jobs.compact import CompactPlan, compact
 from roquet.pipeline.jobs.ingest import IngestPlan, IngestReport, ingest
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.metadata import LakeSettings
+from roquet.pipeline.lake.schemas.choosing import BodyOptions
 from roquet.pipeline.queries import QueryFailed
 from roquet.pipeline.selection import Selection, selected
 from roquet.pipeline.sql.query import run_sql
@@ -39,6 +40,12 @@ from tests.support.lake_rows import (
 )
 from tests.support.our_cluster import OurBroker, OurNameServer
 from tests.support.s3_store import S3Store
+from tests.support.schema_registry import (
+    FIRST_ORDER,
+    SECOND_ORDER,
+    avro_body,
+    recorded_registry,
+)
 from tests.support.table_judges import JUDGES, found_in
 
 COUNT = 50_000 if os.environ.get("ROQUET_LONG") else 1_000
@@ -69,6 +76,7 @@ class Shop:
         step: int = COUNT,
         table_format: str | None = None,
         json_schema: str | None = None,
+        registry: str | None = None,
     ) -> IngestReport:
         source = {
             "nameServer": self.name_server,
@@ -81,7 +89,7 @@ class Shop:
             checkpoint=lake.with_name("checkpoint"),
             available_now=True,
             format=table_format,
-            json_schema=json_schema,
+            bodies=BodyOptions(json_schema=json_schema, registry=registry),
         )
         return ingest(spark, plan)
 
@@ -235,6 +243,27 @@ def test_bodies_become_columns_more_of_them_later_and_bad_ones_are_set_apart(
     bad = quarantine.to_table().to_pylist()
     assert {row["body"] for row in bad} == {b"no json", b'{"number": "no number"}', b"[]"}
     assert all(row["reason"] for row in bad)
+
+
+def test_schemas_of_a_registry_are_learned_in_mid_stream(
+    spark: SparkSession, shop: Shop, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    bodies = [avro_body(FIRST_ORDER, "first", number=each, what="a") for each in range(20)]
+    large = range(2**40, 2**40 + 20)
+    bodies += [avro_body(SECOND_ORDER, "second", number=each, price=5) for each in large]
+    sent = shop.send(*bodies, b"no head")
+    with recorded_registry() as url:
+        report = shop.ingest(spark, lake, step=15, table_format="iceberg", registry=url)
+    assert (report.messages, report.quarantined, report.lake_quarantined) == (40, 1, 1)
+    judge = JUDGES["iceberg"]
+    rows = judge.rows(lake)
+    assert found_in(rows) + found_in(judge.quarantined_rows(lake)) == sent
+    assert sorted(rows["number"].to_pylist()) == [*range(20), *large]
+    assert Counter(rows["price"].to_pylist()) == {None: 20, 5: 20}
+    # What it has learned is with the lake: the registry is not asked again.
+    shop.send(avro_body(SECOND_ORDER, "second", number=1, price=5))
+    assert shop.ingest(spark, lake).messages == 1
 
 
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])

@@ -18,6 +18,7 @@ from roquet import (
     TopicReader,
 )
 from roquet.pipeline.jobs.ingest import IngestPlan, ingest
+from roquet.pipeline.lake.schemas.choosing import BodyOptions
 from roquet.testing.blocking import BlockingCluster
 from tests.support.eventually import wait_until
 from tests.support.job_commands import JobCommands
@@ -111,7 +112,7 @@ def test_the_quarantine_of_a_lake_goes_to_its_own_topics_once(
         lake=tmp_path / "lake",
         checkpoint=tmp_path / "checkpoint",
         available_now=True,
-        json_schema="id bigint",
+        bodies=BodyOptions(json_schema="id bigint"),
     )
     assert ingest(spark, plan).quarantined == COUNT // 3
     before = [received(cluster, topic) for topic in topics]

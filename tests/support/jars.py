@@ -145,15 +145,37 @@ def fetch_modules(
         ' conf="default->default"/>'
         for module in modules
     )
+    # Some jars are published as type "bundle".
+    printed = _retrieved(directory, dependencies, ("jar", "bundle"))
+    if not any(directory.glob("*.jar")):
+        text = f"Ivy could not fetch {', '.join(modules)} {version}"
+        raise JarsUnavailable(f"{text}:\n{printed[-4000:]}")
+
+
+def fetch_archive(directory: Path, organisation: str, module: str, version: str) -> Path:
+    """The archive of a program with all its jars. Raises JarsUnavailable."""
+    dependency = (
+        f'<dependency org="{organisation}" name="{module}" rev="{version}" transitive="false">'
+        f'<artifact name="{module}" type="tar.gz" ext="tar.gz" m:classifier="all"/></dependency>'
+    )
+    printed = _retrieved(directory, dependency, ("tar.gz",))
+    found = [*directory.glob("*.tar.gz")]
+    if not found:
+        raise JarsUnavailable(f"Ivy could not fetch {module} {version}:\n{printed[-4000:]}")
+    return found[0]
+
+
+def _retrieved(directory: Path, dependencies: str, types: Sequence[str]) -> str:
+    """What Ivy printed; without success it has retrieved nothing."""
     with tempfile.TemporaryDirectory() as scratch:
         request = Path(scratch) / "ivy.xml"
         request.write_text(
-            '<ivy-module version="2.0"><info organisation="roquet" module="interop"/>'
+            '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+            '<info organisation="roquet" module="interop"/>'
             '<configurations><conf name="default"/></configurations>'
             f"<dependencies>{dependencies}</dependencies></ivy-module>"
         )
-        # Some jars are published as type "bundle".
-        which = ("-ivy", str(request), "-types", "jar", "bundle")
+        which = ("-ivy", str(request), "-types", *types)
         where = ("-retrieve", f"{directory}/[artifact]-[revision](-[classifier]).[ext]")
         run = subprocess.run(
             ["java", "-jar", str(_ivy()), "-cache", f"{scratch}/cache", *which, *where],
@@ -163,9 +185,7 @@ def fetch_modules(
             timeout=_FETCH_TIMEOUT_S,
             check=False,
         )
-    if run.returncode != 0 or not any(directory.glob("*.jar")):
-        text = f"Ivy could not fetch {', '.join(modules)} {version}"
-        raise JarsUnavailable(f"{text}:\n{run.stdout[-4000:]}")
+    return run.stdout
 
 
 def _ivy() -> Path:

@@ -13,8 +13,8 @@ from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.lake.compaction import planned_compactions, write_compaction
 from roquet.pipeline.lake.entries import LakePiece, QueueIncarnation
 from roquet.pipeline.lake.files import MissingRange
-from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.opening import OpenLake
+from roquet.pipeline.lake.schemas.decoding import BodyDecoder
 from roquet.pipeline.lake.staging import StagedWriter
 from roquet.pipeline.planning import QueueRange
 
@@ -39,13 +39,13 @@ def message_batch(
 
 
 def staged_rows(
-    lake: OpenLake, rows: pa.RecordBatch, json_columns: JsonColumns | None = None
+    lake: OpenLake, rows: pa.RecordBatch, decoder: BodyDecoder | None = None
 ) -> list[LakePiece]:
     """The rows of one queue and hour, as a task stages them."""
     offsets = rows.column("queueOffset").to_pylist()
     queue = QueueRef(TOPIC, "broker-a", rows.column("queueId")[0].as_py())
     wanted = MissingRange(QueueRange(queue, offsets[0], offsets[-1] + 1), 0, QueueIncarnation())
-    return list(StagedWriter(lake.staging, json_columns).write(wanted, [rows]))
+    return list(StagedWriter(lake.staging, decoder).write(wanted, [rows]))
 
 
 def publish_small_files(lake: OpenLake, *, hours: int, files: int, rows: int) -> Found:

@@ -5,12 +5,14 @@
         BadOption           a value that an option cannot have, or two that contradict each other
           UnknownOption     no option has this name
         BadSchema           columns that messages or lakes do not have, or that have another type
+        RegistryFailed      a schema registry that cannot be reached, or refuses
         DataLoss            messages that a query still needed are gone
         DamagedStore        a store directory with damage, read with onDamage=fail
         BadRow              a row that cannot become a message
         BadQuery            an SQL statement that cannot be run
         BadLake             a directory that is not a lake, or that another program wrote to
         PlanOutdated        another writer added part of what was planned
+          SchemaUnknown     messages name schemas that the registry has to be asked for
 
 Spark shows little of an error from its Python processes but its text, so each text has in one
 line what is wrong and what to do.
@@ -46,6 +48,18 @@ class UnknownOption(BadOption):
 
 class BadSchema(PipelineError):
     """Requested columns that messages, or a lake, do not have."""
+
+
+class RegistryFailed(PipelineError):
+    """A schema registry cannot be reached, or does not answer as one."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(
+            f"the schema registry {url} failed: {reason}. Nothing was skipped: run the job again"
+            " when it is back"
+        )
+        self.url = url
+        self.reason = reason
 
 
 class DataLoss(PipelineError):
@@ -94,3 +108,11 @@ class BadLake(PipelineError):
 
 class PlanOutdated(PipelineError):
     """Another writer added part of what was planned: plan again, by what the lake has now."""
+
+
+class SchemaUnknown(PlanOutdated):
+    """Messages name schemas by keys that tasks did not have: ask the registry, and plan again."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        super().__init__(f"messages were written by other schemas: {', '.join(keys)}")
+        self.keys = tuple(keys)

@@ -29,6 +29,7 @@ from roquet.settings.options import TIME_MS, OptionKind
 
 if TYPE_CHECKING:
     from roquet.pipeline.lake.places import LakePlace
+    from roquet.pipeline.lake.schemas.choosing import BodyOptions
     from roquet.pipeline.selection import Selection
 
 
@@ -79,6 +80,52 @@ def define_storage(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="JSON file with keys and endpoint of the object store: AWS_ACCESS_KEY_ID, ...;"
         " default: the environment.",
+    )
+
+
+def define_bodies(parser: ArgumentParser) -> None:
+    bodies = parser.add_argument_group(
+        "columns from bodies", "One of them; default: as the lake has it."
+    )
+    bodies.add_argument(
+        "--json-schema",
+        metavar="FILE|COLUMNS",
+        help="Decode JSON bodies into columns, 'id bigint, name string', or those of a file.",
+    )
+    bodies.add_argument(
+        "--avro-schema",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="Decode Avro bodies that this schema (.avsc) wrote; can be repeated if bodies are"
+        " single objects, which name their schema.",
+    )
+    bodies.add_argument(
+        "--protobuf-schema",
+        type=Path,
+        metavar="FILE",
+        help="Decode Protobuf bodies, by a .proto or by descriptors that protoc wrote.",
+    )
+    bodies.add_argument(
+        "--protobuf-message", metavar="NAME", help="Full name of their message, if it has several."
+    )
+    bodies.add_argument(
+        "--registry",
+        metavar="URL",
+        help="Decode bodies of Confluent's serializers (Avro, Protobuf) by a schema registry.",
+    )
+
+
+def body_options(given: Namespace) -> "BodyOptions":
+    from roquet.pipeline.lake.schemas.choosing import BodyOptions  # noqa: PLC0415
+
+    return BodyOptions(
+        json_schema=given.json_schema,
+        avro_schemas=tuple(given.avro_schema),
+        protobuf_schema=given.protobuf_schema,
+        protobuf_message=given.protobuf_message,
+        registry=given.registry,
     )
 
 

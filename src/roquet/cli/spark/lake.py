@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 from roquet.cli.argument_types import whole_number
 from roquet.cli.serving.options import listen_place
 from roquet.cli.spark.arguments import (
+    body_options,
     broker_options,
+    define_bodies,
     define_brokers,
     define_cluster,
     define_lake,
@@ -98,11 +100,7 @@ def _define_ingest_lake(parser: ArgumentParser) -> None:
         help="Spark's checkpoint directory; without one, what the lake lacks is read.",
     )
     _define_format(parser)
-    parser.add_argument(
-        "--json-schema",
-        metavar="FILE|COLUMNS",
-        help="Decode JSON bodies into columns, 'id bigint, name string', or those of a file.",
-    )
+    define_bodies(parser)
     parser.add_argument(
         "--available-now",
         action="store_true",
@@ -161,7 +159,7 @@ def _run_ingest(reporter: Reporter, given: Namespace) -> int:
         format=given.format,
         catalog=given.catalog,
         partition_by=given.partition_by,
-        json_schema=given.json_schema,
+        bodies=body_options(given),
     )
     check_plan(plan)
     check_cluster(plan)
@@ -207,11 +205,7 @@ def _define_backfill(parser: ArgumentParser) -> None:
     )
     define_lake(parser, _LAKE, required=True)
     _define_format(parser)
-    parser.add_argument(
-        "--json-schema",
-        metavar="FILE|COLUMNS",
-        help="Decode JSON bodies into columns, 'id bigint, name string', or those of a file.",
-    )
+    define_bodies(parser)
     parser.add_argument(
         "--properties",
         choices=("none", "string", "map"),
@@ -257,7 +251,7 @@ def _run_backfill(reporter: Reporter, given: Namespace) -> int:
         format=given.format,
         catalog=given.catalog,
         partition_by=given.partition_by,
-        json_schema=given.json_schema,
+        bodies=body_options(given),
     )
     check_backfill(plan)
     with (

@@ -14,18 +14,18 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from roquet.pipeline.errors import BadLake, BadOption, DataLoss
-from roquet.pipeline.lake.entries import LakeEntry
+from roquet.pipeline.errors import BadLake, BadOption, DataLoss, SchemaUnknown
+from roquet.pipeline.lake.entries import LakeEntry, LakePiece
 from roquet.pipeline.lake.files import MissingRange
 from roquet.pipeline.lake.lake import LakeRole
 from roquet.pipeline.lake.metadata import FILE_ROWS_MAX_DEFAULT, LakeSettings
 from roquet.pipeline.lake.opening import (
     OpenLake,
+    body_schema_of,
     check_catalog,
     check_settings,
     check_writable,
     format_of,
-    json_columns_of,
     open_lake,
     partitioning_of,
     properties_of,
@@ -33,6 +33,8 @@ from roquet.pipeline.lake.opening import (
     state_of_lake,
 )
 from roquet.pipeline.lake.places import LakePlace
+from roquet.pipeline.lake.schemas.choosing import AS_BEFORE, BodyOptions, LakeBodies
+from roquet.pipeline.lake.schemas.evolution import RULES
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import Include, StoreOptions
 from roquet.pipeline.queries import run_tasks
@@ -72,7 +74,7 @@ class BackfillPlan:
     format: str | None = None
     catalog: str | None = None
     partition_by: str | None = None
-    json_schema: str | None = None
+    bodies: BodyOptions = AS_BEFORE
 
 
 class BackfillReport(NamedTuple):
@@ -115,7 +117,7 @@ def check_backfill(plan: BackfillPlan) -> LakeSettings:
     )
     check_settings(plan.lake, wanted)
     check_writable(plan.lake, LakeRole.WRITER)
-    json_columns_of(plan.lake, plan.json_schema)
+    body_schema_of(plan.lake, lake_format, plan.bodies)
     _planned(plan)
     return wanted
 
@@ -132,7 +134,8 @@ def backfill(
     DataLoss and QueryFailed.
     """
     settings = check_backfill(plan)
-    columns = json_columns_of(plan.lake, plan.json_schema)
+    schema = body_schema_of(plan.lake, settings.format, plan.bodies)
+    bodies = LakeBodies(schema, RULES[settings.format])
     splits, broker_name = _planned(plan)
     options = _store_options(plan, broker_name)
     with open_lake(plan.lake, settings, catalog=plan.catalog) as lake:
@@ -141,12 +144,11 @@ def backfill(
         rows = sum(each.range.row_count for each in wanted)
         entries: list[LakeEntry] = []
         is_complete = True
-        json_schema = columns.ddl if columns else None
         for round_ in _rounds(spark, needed_splits(options, splits, wanted)):
             if stop is not None and stop.is_set():
                 is_complete = False
                 break
-            entry = _publish(spark, lake, options, round_, wanted, json_schema)
+            entry = _publish(spark, lake, options, round_, wanted, bodies)
             if entry is not None:
                 entries.append(entry)
                 on_published(entry, rows)
@@ -159,20 +161,39 @@ def _publish(
     options: StoreOptions,
     splits: Sequence[StoreSplit],
     wanted: Sequence[MissingRange],
-    json_schema: str | None,
+    bodies: LakeBodies,
 ) -> LakeEntry | None:
+    while True:
+        pieces = _staged(spark, lake, options, splits, wanted, bodies)
+        try:
+            bodies.check_known(pieces)
+        except SchemaUnknown as error:
+            log.info("planning again: %s", error)
+            bodies.learn(error.keys)
+        else:
+            return lake.publish(pieces, bodies.text)
+
+
+def _staged(
+    spark: SparkSession,
+    lake: OpenLake,
+    options: StoreOptions,
+    splits: Sequence[StoreSplit],
+    wanted: Sequence[MissingRange],
+    bodies: LakeBodies,
+) -> list[LakePiece]:
     tasks = [
         SplitTask(
             split=split,
             wanted=wanted,
             staging=lake.staging,
             file_rows_max=lake.settings.file_rows_max,
-            json_schema=json_schema,
+            body_schema=bodies.text,
         )
         for split in splits
     ]
     pieces = run_tasks(spark, partial(stage_split, options), tasks)
-    return lake.publish([each for of_task in pieces for each in of_task], json_schema)
+    return [each for of_task in pieces for each in of_task]
 
 
 def _rounds(spark: SparkSession, splits: Sequence[StoreSplit]) -> list[Sequence[StoreSplit]]:

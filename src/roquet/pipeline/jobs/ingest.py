@@ -22,22 +22,24 @@ from pyspark.sql.streaming.query import StreamingQuery
 from roquet.errors import RoquetError
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.durable_files import create_once, make_directories
-from roquet.pipeline.errors import BadLake, BadOption, PlanOutdated
+from roquet.pipeline.errors import BadLake, BadOption, PlanOutdated, SchemaUnknown
 from roquet.pipeline.lake.entries import LakeEntry, LakePiece
 from roquet.pipeline.lake.lake import Lake, LakeRole
 from roquet.pipeline.lake.metadata import FILE_ROWS_MAX_DEFAULT, LakeSettings
 from roquet.pipeline.lake.opening import (
     OpenLake,
+    body_schema_of,
     check_catalog,
     check_settings,
     check_writable,
     format_of,
-    json_columns_of,
     open_lake,
     partitioning_of,
     properties_of,
 )
 from roquet.pipeline.lake.places import LakePlace, options_file_of, text_of
+from roquet.pipeline.lake.schemas.choosing import AS_BEFORE, BodyOptions, LakeBodies
+from roquet.pipeline.lake.schemas.evolution import RULES
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import Position, ReadOptions
 from roquet.pipeline.queries import run_query
@@ -63,9 +65,8 @@ class IngestPlan:
     """`source` are options of format `rocketmq` by their names; it starts at the earliest.
 
     With `available_now` it ends when the lake has everything that was stored when it started.
-    `file_rows_max` is for a new lake, as are `catalog` and `partition_by`. `json_schema` has the
-    columns that bodies are decoded into, or is a file that has them. What is left out is as the
-    lake has it.
+    `file_rows_max` is for a new lake, as are `catalog` and `partition_by`. `bodies` says
+    how bodies are decoded into columns. What is left out is as the lake has it.
     """
 
     source: Mapping[str, str]
@@ -77,7 +78,7 @@ class IngestPlan:
     format: str | None = None
     catalog: str | None = None
     partition_by: str | None = None
-    json_schema: str | None = None
+    bodies: BodyOptions = AS_BEFORE
 
 
 class IngestProgress(NamedTuple):
@@ -122,15 +123,15 @@ def ingest(
     Raises BadOption, BadSchema, BadLake, and QueryFailed with what ended the query.
     """
     source, settings = _source_options(plan), check_plan(plan)
-    columns = json_columns_of(plan.lake, plan.json_schema)
+    schema = body_schema_of(plan.lake, settings.format, plan.bodies)
+    bodies = LakeBodies(schema, RULES[settings.format])
     spark.dataSource.register(StagingSource)
     with (
         open_lake(plan.lake, settings, catalog=plan.catalog) as lake,
         _checkpoint(plan, lake) as checkpoint,
     ):
-        publisher = _Publisher(lake, columns.ddl if columns else None, on_progress)
+        publisher = _Publisher(lake, bodies, on_progress)
         source |= _lake_options(lake)
-        source |= {"jsonSchema": columns.ddl} if columns else {}
         plan = replace(plan, checkpoint=checkpoint)
         is_complete = _run(lambda: _started(spark, plan, source, publisher), publisher, stop)
         return publisher.report(is_complete=is_complete)
@@ -182,7 +183,7 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
     )
     check_settings(plan.lake, wanted)
     check_writable(plan.lake, LakeRole.WRITER)
-    json_columns_of(plan.lake, plan.json_schema)
+    body_schema_of(plan.lake, lake_format, plan.bodies)
     return wanted
 
 
@@ -219,10 +220,10 @@ class _Publisher:
     """Publishes what the tasks of a micro-batch staged, and counts."""
 
     def __init__(
-        self, lake: OpenLake, json_schema: str | None, on_progress: Callable[[IngestProgress], None]
+        self, lake: OpenLake, bodies: LakeBodies, on_progress: Callable[[IngestProgress], None]
     ) -> None:
         self._lake = lake
-        self._json_schema = json_schema
+        self.bodies = bodies
         self._on_progress = on_progress
         self._progress = IngestProgress()
         # Spark would wrap it in an error of its own.
@@ -232,7 +233,8 @@ class _Publisher:
         pieces = [msgspec.json.decode(row[0], type=LakePiece) for row in rows.collect()]
         started_s = time.monotonic()
         try:
-            entry = self._lake.publish(pieces, self._json_schema)
+            self.bodies.check_known(pieces)
+            entry = self._lake.publish(pieces, self.bodies.text)
         except RoquetError as error:
             self.failure = error
             raise
@@ -285,12 +287,17 @@ def _run(start: Callable[[], StreamingQuery], publisher: _Publisher, stop: Event
         except PlanOutdated as error:
             log.info("planning again: %s", error)
             publisher.failure = None
+            if isinstance(error, SchemaUnknown):
+                publisher.bodies.learn(error.keys)
 
 
 def _started(
     spark: SparkSession, plan: IngestPlan, source: Mapping[str, str], publisher: _Publisher
 ) -> StreamingQuery:
-    rows = spark.readStream.format(SOURCE_NAME).options(**dict(source)).load()
+    options = dict(source)
+    if (text := publisher.bodies.text) is not None:
+        options["bodySchema"] = text
+    rows = spark.readStream.format(SOURCE_NAME).options(**options).load()
     assert plan.checkpoint is not None
     writer = rows.writeStream.option("checkpointLocation", str(plan.checkpoint.absolute()))
     writer = writer.foreachBatch(publisher.publish)

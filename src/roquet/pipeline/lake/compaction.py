@@ -91,7 +91,8 @@ def _write(staging: Staging, planned: PlannedCompaction, name: tuple[int, int]) 
     for each in planned.files:
         with staging.read(each.path) as source:
             schemas.append(source.schema_arrow)
-    schema = pa.unify_schemas(schemas)
+    # A column may have become wider, and a struct may have got fields.
+    schema = pa.unify_schemas(schemas, promote_options="permissive")
     file = staging.new_compacted_file(schema, planned.directory)
     try:
         for each in planned.files:
@@ -124,7 +125,7 @@ def _natural(path: str) -> list[Any]:
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """With the columns of all files: a column that was added later is null in earlier rows."""
     columns = [
-        batch.column(field.name)
+        batch.column(field.name).cast(field.type)
         if field.name in batch.schema.names
         else pa.nulls(batch.num_rows, field.type)
         for field in schema

@@ -13,12 +13,12 @@ import pyarrow as pa
 from pyarrow import fs
 
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.lake.ddl import read_ddl
 from roquet.pipeline.lake.delta_log import DeltaTransactions
 from roquet.pipeline.lake.entries import Compaction, LakeFile, LakePiece
 from roquet.pipeline.lake.files import directory_of, partition_values
 from roquet.pipeline.lake.metadata import LakeSettings, decode_settings
 from roquet.pipeline.lake.places import LakePlace, Storage, store_error
+from roquet.pipeline.lake.schemas.body_schema import columns_in, new_columns
 from roquet.pipeline.lake.state import LakeState
 from roquet.pipeline.lake.table import CommitRefused, check_written
 from roquet.pipeline.lake.table_offsets import changed_offsets, state_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _PARTITION_TYPES: Final = {"topic": pa.string(), "dt": pa.date32(), "hour": pa.int32()}
 _SETTINGS: Final = "roquet.settings"
-_JSON_SCHEMA: Final = "roquet.jsonSchema"
+_BODY_SCHEMA: Final = "roquet.jsonSchema"
 # By the library, if others commit something that does not contradict.
 _RETRIES_MAX: Final = 15
 _US: Final = timedelta(microseconds=1)
@@ -129,14 +129,14 @@ class DeltaLakeTable:
                 # The log was cleaned up meanwhile: from its checkpoint on it is complete.
                 self._transactions = DeltaTransactions(self._storage)
                 self._transactions.read_to(table.version())
-        return state_of(self._transactions.versions, table.version(), self.json_schema())
+        return state_of(self._transactions.versions, table.version(), self.body_schema())
 
-    def commit(self, pieces: Sequence[LakePiece], json_schema: str | None) -> int:
+    def commit(self, pieces: Sequence[LakePiece], body_schema: str | None) -> int:
         if self._found is None:
             self.create()
             self.refresh()
         with delta_errors(self._storage):
-            if self._add_columns(json_schema):
+            if self._add_columns(body_schema):
                 raise CommitRefused(f"{self._storage.url}: the table has new columns")
             changed = changed_offsets(self._transactions.versions, pieces)
             files = [file for piece in pieces if (file := piece.file) is not None]
@@ -166,8 +166,8 @@ class DeltaLakeTable:
         columns = (found[name].to_pylist() for name in ("path", "num_records", "size_bytes"))
         return [LakeFile(path, path, *sizes) for path, *sizes in zip(*columns, strict=True)]
 
-    def json_schema(self) -> str | None:
-        return self._configuration().get(_JSON_SCHEMA)
+    def body_schema(self) -> str | None:
+        return self._configuration().get(_BODY_SCHEMA)
 
     def expire(self, age: timedelta) -> int:
         return self._vacuum(age, is_full=False)
@@ -220,21 +220,18 @@ class DeltaLakeTable:
     def _configuration(self) -> Mapping[str, str]:
         return {} if self._found is None else self._found.metadata().configuration
 
-    def _add_columns(self, json_schema: str | None) -> bool:
+    def _add_columns(self, body_schema: str | None) -> bool:
         """Whether the table got columns of decoded bodies that it lacked."""
-        if json_schema is None or self.json_schema() == json_schema:
+        if body_schema is None or self.body_schema() == body_schema:
             return False
         from deltalake import Field  # noqa: PLC0415
 
-        there = {field.name for field in self._table.schema().fields}
-        missing = [
-            Field.from_arrow(field) for field in read_ddl(json_schema) if field.name not in there
-        ]
-        if missing:
-            self._table.alter.add_columns(missing)
+        added = new_columns(columns_in(self.body_schema()), columns_in(body_schema))
+        if added:
+            self._table.alter.add_columns([Field.from_arrow(field) for field in added])
             self._table.update_incremental()
         self._table.alter.set_table_properties(
-            {_JSON_SCHEMA: json_schema}, raise_if_not_exists=False
+            {_BODY_SCHEMA: body_schema}, raise_if_not_exists=False
         )
         return True
 

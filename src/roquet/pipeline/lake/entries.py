@@ -62,7 +62,7 @@ class LakePiece(msgspec.Struct, frozen=True, omit_defaults=True):
     Offsets without a message (a filter dropped it) belong to a piece, too; a piece without any
     message has no file, and its path is empty. `generation` counts how often the topic was deleted
     and created again. Messages that could not be decoded are in the file `quarantined`, and not
-    among `rows`.
+    among `rows`; a piece with `unknown_schemas` is staged again with them, not published.
     """
 
     topic: str
@@ -78,6 +78,7 @@ class LakePiece(msgspec.Struct, frozen=True, omit_defaults=True):
     incarnation: QueueIncarnation = msgspec.field(default=QueueIncarnation(), name="birth")
     quarantined: LakeFile | None = None
     bounds: FileBounds | None = None
+    unknown_schemas: list[str] = []
 
     @property
     def queue_ref(self) -> QueueRef:
@@ -102,7 +103,7 @@ class Compaction(msgspec.Struct, frozen=True):
 class LakeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of a lake. `number` counts from 1, as in the name of its file.
 
-    Compaction changes neither the messages nor the offsets that the lake has. `json_schema` is what
+    Compaction changes neither the messages nor the offsets that the lake has. `body_schema` is what
     bodies of added messages were decoded with.
     """
 
@@ -111,4 +112,4 @@ class LakeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     published_ms: int
     added: list[LakePiece] = []
     compacted: list[Compaction] = msgspec.field(default_factory=list, name="joined")
-    json_schema: str | None = None
+    body_schema: str | None = msgspec.field(default=None, name="json_schema")

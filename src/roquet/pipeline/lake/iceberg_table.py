@@ -16,7 +16,6 @@ import msgspec
 import pyarrow as pa
 
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.lake.ddl import read_ddl
 from roquet.pipeline.lake.entries import Compaction, LakeFile, LakePiece
 from roquet.pipeline.lake.files import time_partition
 from roquet.pipeline.lake.iceberg_catalog import (
@@ -37,6 +36,7 @@ from roquet.pipeline.lake.iceberg_files import (
 )
 from roquet.pipeline.lake.metadata import LakeSettings, decode_settings
 from roquet.pipeline.lake.places import LakePlace, Storage
+from roquet.pipeline.lake.schemas.body_schema import columns_in, new_columns
 from roquet.pipeline.lake.state import LakeState
 from roquet.pipeline.lake.table import CommitRefused, check_written
 from roquet.pipeline.lake.table_offsets import changed_offsets, state_of
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _TOPIC: Final = pa.field("topic", pa.string())
 _STORED: Final = "storeTimestamp"
 _SETTINGS: Final = "roquet.settings"
-_JSON_SCHEMA: Final = "roquet.jsonSchema"
+_BODY_SCHEMA: Final = "roquet.jsonSchema"
 _OFFSETS: Final = "roquet.offsets"
 _NAME_MAPPING: Final = "schema.name-mapping.default"
 _PROPERTIES: Final = {
@@ -128,14 +128,14 @@ class IcebergLakeTable:
         if self._found is None:
             return LakeState()
         number = self._found.last_sequence_number
-        return state_of(self._offsets(), number, self.json_schema())
+        return state_of(self._offsets(), number, self.body_schema())
 
-    def commit(self, pieces: Sequence[LakePiece], json_schema: str | None) -> int:
+    def commit(self, pieces: Sequence[LakePiece], body_schema: str | None) -> int:
         if self._found is None:
             self.create()
             self.refresh()
         with self._catalog():
-            if self._add_columns(json_schema):
+            if self._add_columns(body_schema):
                 raise CommitRefused(f"{self._storage.url}: the table has new columns")
             files = [file for piece in pieces if (file := piece.file) is not None]
             check_written(self._storage, files)
@@ -177,8 +177,8 @@ class IcebergLakeTable:
             for name in (path.removeprefix(f"{self._storage.url}/"),)
         ]
 
-    def json_schema(self) -> str | None:
-        return None if self._found is None else self._found.properties.get(_JSON_SCHEMA)
+    def body_schema(self) -> str | None:
+        return None if self._found is None else self._found.properties.get(_BODY_SCHEMA)
 
     def expire(self, age: timedelta) -> int:
         self.refresh()
@@ -262,15 +262,14 @@ class IcebergLakeTable:
                 f"property {_OFFSETS} of {self._storage.url} is damaged: {error}"
             ) from None
 
-    def _add_columns(self, json_schema: str | None) -> bool:
+    def _add_columns(self, body_schema: str | None) -> bool:
         """Whether the table got columns of decoded bodies that it lacked."""
-        if json_schema is None or self.json_schema() == json_schema:
+        if body_schema is None or self.body_schema() == body_schema:
             return False
-        there = set(self._table.schema().column_names)
-        missing = [field for field in read_ddl(json_schema) if field.name not in there]
+        added = new_columns(columns_in(self.body_schema()), columns_in(body_schema))
         with self._table.transaction() as transaction:
-            if missing:
+            if added:
                 with transaction.update_schema() as update:
-                    update.union_by_name(pa.schema(missing))
-            transaction.set_properties({_JSON_SCHEMA: json_schema})
+                    update.union_by_name(pa.schema(added))
+            transaction.set_properties({_BODY_SCHEMA: body_schema})
         return True

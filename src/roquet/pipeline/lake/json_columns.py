@@ -5,21 +5,21 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
 from operator import attrgetter
-from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from roquet.pipeline.errors import BadSchema
-from roquet.pipeline.lake.ddl import read_ddl, type_name, write_ddl
-from roquet.protocol.record_columns import COLUMN_NAMES
+from roquet.pipeline.lake.ddl import read_ddl, write_ddl
+from roquet.pipeline.lake.schemas.decoding import (
+    BODY_COLUMN,
+    RESERVED,
+    Body,
+    DecodedRows,
+    decoded_rows,
+)
 
-REASON_COLUMN: Final = "reason"
-_BODY_COLUMN: Final = "body"
-_MISFITS: Final = (pa.ArrowException, ValueError, OverflowError)
-_RESERVED: Final = {name.lower() for name in (*COLUMN_NAMES, REASON_COLUMN, "dt", "hour")}
 _SIMPLE: Final[Mapping[pa.DataType, Any]] = {
     pa.bool_(): bool,
     pa.float32(): float,
@@ -31,13 +31,6 @@ _SIMPLE: Final[Mapping[pa.DataType, Any]] = {
 }
 
 
-class DecodedRows(NamedTuple):
-    """Rows with columns from their bodies, and rows that could not be decoded, with the reason."""
-
-    good: pa.RecordBatch
-    bad: pa.RecordBatch
-
-
 @final
 class JsonColumns:
     """Fields of the schema that a body lacks are null; fields that the schema lacks are ignored."""
@@ -46,7 +39,7 @@ class JsonColumns:
         """Raises BadSchema."""
         self.schema = read_ddl(ddl)
         for name in self.schema.names:
-            if name.lower() in _RESERVED:
+            if name.lower() in RESERVED:
                 raise BadSchema(f"messages already have a column {name!r}: leave this one out")
         row = _struct_of("Body", list(self.schema))
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(row).decode
@@ -57,45 +50,14 @@ class JsonColumns:
         return write_ddl(self.schema)
 
     def decode(self, rows: pa.RecordBatch) -> DecodedRows:
-        """Each row is in one of both, in their order."""
-        read = [self._read(body) for body in rows.column(_BODY_COLUMN).to_pylist()]
-        try:
-            columns = self._filled(read)
-        except _MISFITS:
-            # Some value has the right JSON type, but is too large or too precise.
-            read = [self._checked(each) for each in read]
-            columns = self._filled(read)
-        is_good = pa.array([each.reason is None for each in read])
-        good, bad = rows.filter(is_good), rows.filter(pc.invert(is_good))
-        for field, column in zip(self.schema, columns, strict=True):
-            good = good.append_column(field, column)
-        reasons = [each.reason for each in read if each.reason is not None]
-        return DecodedRows(good, bad.append_column(REASON_COLUMN, pa.array(reasons, pa.string())))
+        bodies = [self._read(body) for body in rows.column(BODY_COLUMN).to_pylist()]
+        return decoded_rows(rows, bodies, self._columns)
 
-    def _read(self, body: bytes | None) -> "_Body":
+    def _read(self, body: bytes | None) -> Body:
         try:
-            return _Body(self._decode(body or b""))
+            return Body(self._decode(body or b""))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return _Body(None, str(error))
-
-    def _filled(self, bodies: Sequence["_Body"]) -> list[pa.Array]:
-        good = [body.value for body in bodies if body.reason is None]
-        return [column.filled(good) for column in self._columns]
-
-    def _checked(self, body: "_Body") -> "_Body":
-        for column in self._columns if body.reason is None else ():
-            try:
-                column.filled([body.value])
-            except _MISFITS as error:
-                return _Body(None, f"{error} - at `$.{column.name}`")
-        return body
-
-
-class _Body(NamedTuple):
-    """The decoded value, or the reason why there is none."""
-
-    value: Any
-    reason: str | None = None
+            return Body(None, str(error))
 
 
 @final
@@ -103,8 +65,7 @@ class _Column:
     """A column of many bodies at once."""
 
     def __init__(self, index: int, field: pa.Field) -> None:
-        self.name = field.name
-        self._type = field.type
+        self.field = field
         self._value_of = attrgetter(_attribute(index))
         self._converted = _conversion(field.type)
 
@@ -112,36 +73,7 @@ class _Column:
         values = list(map(self._value_of, bodies))
         if self._converted is not None:
             values = [None if each is None else self._converted(each) for each in values]
-        return pa.array(values, self._type)
-
-
-def json_columns(given: str) -> JsonColumns:
-    """`given` is a file that has the columns, or the columns themselves. Raises BadSchema."""
-    path = Path(given)
-    try:
-        text = path.read_text() if " " not in given and path.is_file() else given
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadSchema(f"{given} cannot be read: {error}") from None
-    return JsonColumns(text)
-
-
-def check_evolution(before: str | None, now: JsonColumns) -> None:
-    """Columns can be added; those of existing files cannot be removed or changed.
-
-    Raises BadSchema.
-    """
-    for field in read_ddl(before) if before else ():
-        if field.name not in now.schema.names:
-            raise BadSchema(
-                f"the lake has a column {field.name!r} ({type_name(field.type)}) that the schema"
-                " lacks: columns can be added, not removed"
-            )
-        found = now.schema.field(field.name).type
-        if found != field.type:
-            raise BadSchema(
-                f"column {field.name!r} of the lake is {type_name(field.type)}, not"
-                f" {type_name(found)}: a type cannot change; use another name or another lake"
-            )
+        return pa.array(values, self.field.type)
 
 
 def _struct_of(name: str, fields: Sequence[pa.Field]) -> type[msgspec.Struct]:

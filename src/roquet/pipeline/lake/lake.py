@@ -156,7 +156,7 @@ class Lake:
         return LakeTotals(state.row_count, len(state.files), state.quarantined_count)
 
     def publish(
-        self, pieces: Sequence[LakePiece], json_schema: str | None = None
+        self, pieces: Sequence[LakePiece], body_schema: str | None = None
     ) -> LakeEntry | None:
         """Make staged pieces visible, all of them; after a crash, when the lake is opened again.
 
@@ -171,7 +171,7 @@ class Lake:
             self._check_staged(self.path, [piece.file for piece in pieces])
             self._check_staged(quarantine_of(self.path), [piece.quarantined for piece in pieces])
             return self._write(
-                LakeEntry(*self._next(), added=list(pieces), json_schema=json_schema)
+                LakeEntry(*self._next(), added=list(pieces), body_schema=body_schema)
             )
 
     def compact(self, compactions: Sequence[Compaction]) -> LakeEntry:

@@ -37,15 +37,13 @@ from roquet.pipeline.lake.iceberg_catalog import (
     store_reference,
 )
 from roquet.pipeline.lake.iceberg_table import IcebergLakeTable, read_iceberg_settings
-from roquet.pipeline.lake.json_columns import (
-    REASON_COLUMN,
-    JsonColumns,
-    check_evolution,
-    json_columns,
-)
 from roquet.pipeline.lake.lake import Lake, LakeRole, check_free, no_lake
 from roquet.pipeline.lake.metadata import LakeFormat, LakeSettings, PublishLog, read_settings
 from roquet.pipeline.lake.places import LakePlace, S3Location, Storage, beside
+from roquet.pipeline.lake.schemas.body_schema import BodySchema, read_body_schema
+from roquet.pipeline.lake.schemas.choosing import BodyOptions, chosen_schema
+from roquet.pipeline.lake.schemas.decoding import REASON_COLUMN
+from roquet.pipeline.lake.schemas.evolution import RULES
 from roquet.pipeline.lake.staging import QUARANTINE_SUFFIX, Staging, lake_columns
 from roquet.pipeline.lake.state import LakeState, LakeTotals, Missing
 from roquet.pipeline.lake.table import LakeTable, TableLake
@@ -77,7 +75,7 @@ class OpenLake(Protocol):
     ) -> Missing: ...
 
     def publish(
-        self, pieces: Sequence[LakePiece], json_schema: str | None = None
+        self, pieces: Sequence[LakePiece], body_schema: str | None = None
     ) -> LakeEntry | None: ...
 
     def compact(self, compactions: Sequence[Compaction]) -> LakeEntry: ...
@@ -275,17 +273,16 @@ def check_settings(place: LakePlace, wanted: LakeSettings) -> None:
             )
 
 
-def json_columns_of(place: LakePlace, given: str | None) -> JsonColumns | None:
-    """The columns that bodies are decoded into: `given`, else those of the lake, else None.
+def body_schema_of(
+    place: LakePlace, lake_format: LakeFormat, given: BodyOptions
+) -> BodySchema | None:
+    """How bodies are decoded: as given, else as the lake has it; None if they are not.
 
-    Raises BadSchema for columns that contradict those of the lake, and BadLake.
+    Raises BadOption, BadSchema for columns that contradict those of the lake, and BadLake.
     """
-    before = state_of_lake(place).json_schema if settings_of(place) else None
-    if given is None:
-        return None if before is None else JsonColumns(before)
-    columns = json_columns(given)
-    check_evolution(before, columns)
-    return columns
+    before = state_of_lake(place).body_schema if settings_of(place) else None
+    known = None if before is None else read_body_schema(before)
+    return chosen_schema(known, given, RULES[lake_format])
 
 
 def _shown(value: str | tuple[str, ...] | None) -> str:

@@ -30,8 +30,8 @@ from roquet.pipeline.lake.files import (
     staged_path,
     table_path,
 )
-from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.places import LakePlace, Storage, beside
+from roquet.pipeline.lake.schemas.decoding import BodyDecoder
 from roquet.protocol.record_columns import COLUMN_NAMES, PropertiesForm
 
 _QUEUE_COLUMN: Final = "queueId"
@@ -166,12 +166,12 @@ class _Run(NamedTuple):
 class StagedWriter:
     """Writes the messages of missing ranges, in their order, below the lake.
 
-    With `json_columns` bodies are decoded; messages that cannot be decoded go to the quarantine.
+    With `decoder` bodies are decoded; messages that cannot be decoded go to the quarantine.
     """
 
-    def __init__(self, staging: Staging, json_columns: JsonColumns | None = None) -> None:
+    def __init__(self, staging: Staging, decoder: BodyDecoder | None = None) -> None:
         self._staging = staging
-        self._json_columns = json_columns
+        self._decoder = decoder
 
     def write(self, wanted: MissingRange, batches: Iterable[pa.RecordBatch]) -> Iterator[LakePiece]:
         """The pieces, durable on disk. Together they cover every offset of the range.
@@ -197,7 +197,7 @@ class StagedWriter:
             raise
 
     def _new_files(self, wanted: MissingRange, start: int) -> "_HourFiles":
-        return _HourFiles(self._staging, self._json_columns, wanted, start)
+        return _HourFiles(self._staging, self._decoder, wanted, start)
 
 
 @final
@@ -205,20 +205,23 @@ class _HourFiles:
     """The files of an hour: decoded messages, and those in quarantine."""
 
     def __init__(
-        self, staging: Staging, json_columns: JsonColumns | None, wanted: MissingRange, start: int
+        self, staging: Staging, decoder: BodyDecoder | None, wanted: MissingRange, start: int
     ) -> None:
+        # Schemas that some of the messages name, and the decoder lacks.
+        self.unknown: set[str] = set()
         self._staging = staging
-        self._json_columns = json_columns
+        self._decoder = decoder
         self._wanted = wanted
         self._start = start
         self._good: OpenFile | None = None
         self._bad: OpenFile | None = None
 
     def add(self, run: _Run) -> None:
-        if self._json_columns is None:
+        if self._decoder is None:
             self._add_good(run.rows, run.hour)
             return
-        decoded = self._json_columns.decode(run.rows)
+        decoded = self._decoder.decode(run.rows)
+        self.unknown |= decoded.unknown
         if decoded.good.num_rows:
             self._add_good(decoded.good, run.hour)
         if decoded.bad.num_rows:
@@ -266,6 +269,7 @@ def _piece(
         incarnation=wanted.incarnation,
         quarantined=bad,
         bounds=good.bounds if good else None,
+        unknown_schemas=sorted(files.unknown),
     )
 
 

@@ -44,7 +44,7 @@ class LakeSnapshot(msgspec.Struct, frozen=True):
     queues: list[QueueSnapshot]
     # The latest generation of queues that were created again, or that a broker described.
     incarnations: list[tuple[str, str, int, int, QueueIncarnation]]
-    json_schema: str | None = None
+    body_schema: str | None = msgspec.field(default=None, name="json_schema")
 
 
 class Missing(NamedTuple):
@@ -72,7 +72,7 @@ class LakeState:
         self.files: dict[str, LakeFile] = {}
         # Below the quarantine, beside the lake.
         self.quarantined_files: dict[str, LakeFile] = {}
-        self.json_schema: str | None = None
+        self.body_schema: str | None = None
         self._ranges: dict[tuple[QueueRef, int], OffsetRanges] = defaultdict(OffsetRanges)
         self._generations: dict[QueueRef, int] = {}
         self._incarnations: dict[QueueRef, QueueIncarnation] = {}
@@ -90,7 +90,7 @@ class LakeState:
             self._add(entry.number, piece)
         for compaction in entry.compacted:
             self._compact(entry.number, compaction)
-        self.json_schema = entry.json_schema or self.json_schema
+        self.body_schema = entry.body_schema or self.body_schema
         self.entry_number = entry.number
 
     def snapshot(self) -> LakeSnapshot:
@@ -110,7 +110,7 @@ class LakeState:
                 (*queue, self._generations[queue], incarnation)
                 for queue, incarnation in self._incarnations.items()
             ],
-            json_schema=self.json_schema,
+            body_schema=self.body_schema,
         )
 
     @classmethod
@@ -121,7 +121,7 @@ class LakeState:
         state = cls()
         state.entry_number = snapshot.number
         state.row_count = snapshot.rows
-        state.json_schema = snapshot.json_schema
+        state.body_schema = snapshot.body_schema
         # Where they were staged is of interest only for the last entry.
         state.files = {path: LakeFile(path, "", rows, size) for path, rows, size in snapshot.files}
         state.quarantined_files = {

@@ -55,7 +55,7 @@ class LakeTable(Protocol):
     def refresh(self) -> LakeState:
         """The ranges that the table has now, without its files. Raises BadLake."""
 
-    def commit(self, pieces: Sequence[LakePiece], json_schema: str | None) -> int:
+    def commit(self, pieces: Sequence[LakePiece], body_schema: str | None) -> int:
         """Add files and ranges in one step; the number of the commit.
 
         Raises CommitRefused and BadLake.
@@ -67,7 +67,7 @@ class LakeTable(Protocol):
     def files(self) -> list[LakeFile]:
         """As of the last `refresh`."""
 
-    def json_schema(self) -> str | None:
+    def body_schema(self) -> str | None:
         """The columns of decoded bodies, in DDL."""
 
     def expire(self, age: timedelta) -> int:
@@ -127,13 +127,13 @@ class TableLake:
         return missing._replace(wanted=self._quarantine.refresh().cut_where_held(missing.wanted))
 
     def publish(
-        self, pieces: Sequence[LakePiece], json_schema: str | None = None
+        self, pieces: Sequence[LakePiece], body_schema: str | None = None
     ) -> LakeEntry | None:
         """Commit what the table lacks of the pieces; None if it lacks nothing.
 
         Raises PlanOutdated if it has part of one of them, and BadLake.
         """
-        return self._until_accepted(lambda: self._publish(pieces, json_schema))
+        return self._until_accepted(lambda: self._publish(pieces, body_schema))
 
     def compact(self, compactions: Sequence[Compaction]) -> LakeEntry:
         """List compacted files instead of others. Raises BadLake."""
@@ -177,13 +177,13 @@ class TableLake:
             " writers commit to this table at once; run this job again"
         )
 
-    def _publish(self, pieces: Sequence[LakePiece], json_schema: str | None) -> LakeEntry | None:
+    def _publish(self, pieces: Sequence[LakePiece], body_schema: str | None) -> LakeEntry | None:
         self.state = self._table.refresh()
         lacking = self.state.lacking(pieces)
         if not lacking:
             return None
         self._set_apart(lacking)
-        return _entry(self._table.commit(lacking, json_schema), added=lacking)
+        return _entry(self._table.commit(lacking, body_schema), added=lacking)
 
     def _compact(self, compactions: Sequence[Compaction]) -> LakeEntry:
         self._table.refresh()

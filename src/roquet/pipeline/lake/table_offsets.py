@@ -23,7 +23,7 @@ _FIRST: Final = "first"
 _BORN: Final = "born"
 
 
-def state_of(offsets: Mapping[str, int], number: int, json_schema: str | None = None) -> LakeState:
+def state_of(offsets: Mapping[str, int], number: int, body_schema: str | None = None) -> LakeState:
     """The ranges that a table has, without its files."""
     queues: list[QueueSnapshot] = []
     described: dict[str, dict[str, int]] = {}
@@ -49,7 +49,7 @@ def state_of(offsets: Mapping[str, int], number: int, json_schema: str | None = 
                 (*queue_of_key(key), generation, _incarnation(described.get(key, {})))
                 for key, generation in generations.items()
             ],
-            json_schema=json_schema,
+            body_schema=body_schema,
         )
     )
 

@@ -273,8 +273,8 @@ class StagingOptions:
     )
     run: str = option("run", TEXT, "the directory for staged files of this writer", "")
     file_rows_max: int = option("fileRowsMax", COUNT, "no file crosses a multiple of it")
-    json_schema: str | None = option(
-        "jsonSchema", TEXT, "columns that bodies are decoded into", None
+    body_schema: str | None = option(
+        "bodySchema", TEXT, "how bodies are decoded into columns", None
     )
 
 

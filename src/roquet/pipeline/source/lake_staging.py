@@ -19,10 +19,11 @@ from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import DataLoss
 from roquet.pipeline.lake.entries import QueueIncarnation
 from roquet.pipeline.lake.files import MissingRange, balanced, split_into_files
-from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.metadata import LakeFormat, PublishLog
 from roquet.pipeline.lake.opening import existing_settings, open_table
 from roquet.pipeline.lake.places import LakePlace, read_place
+from roquet.pipeline.lake.schemas.body_schema import read_body_schema
+from roquet.pipeline.lake.schemas.written_bodies import decoder_of
 from roquet.pipeline.lake.staging import (
     PosixStaging,
     StagedWriter,
@@ -122,8 +123,9 @@ class StagingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, StagingPartition)
         reading = self._options.reading
-        schema = self._options.json_schema
-        writer = StagedWriter(self._staging(), JsonColumns(schema) if schema else None)
+        schema = self._options.body_schema
+        decoder = decoder_of(read_body_schema(schema)) if schema else None
+        writer = StagedWriter(self._staging(), decoder)
         columns = lake_columns(reading.properties)
         for file_range in partition.file_ranges:
             batches = read_ranges(reading, columns, [file_range.range])

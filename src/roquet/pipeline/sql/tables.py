@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from roquet.pipeline.connections import retried, topic_reader
-from roquet.pipeline.lake.ddl import read_ddl
 from roquet.pipeline.lake.files import directory_of, partition_values, topic_of
 from roquet.pipeline.lake.metadata import LakeFormat
 from roquet.pipeline.lake.opening import existing_settings, files_of_table, state_of_lake
 from roquet.pipeline.lake.places import LakePlace, Storage
+from roquet.pipeline.lake.schemas.body_schema import columns_in
 from roquet.pipeline.lake.staging import lake_columns
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import ReadOptions, StoreOptions
@@ -172,12 +172,10 @@ class LakeTables:
         """The engine reads it through Arrow, which reaches object stores by itself."""
         storage = Storage(self._lake)
         paths = [each.path for each in files_of_table(self._lake) if topic_of(each.path) == topic]
-        json_schema = state_of_lake(self._lake).json_schema
+        body_schema = state_of_lake(self._lake).body_schema
         return ds.FileSystemDataset.from_paths(
             [storage.path(path) for path in paths],
-            schema=pa.schema(
-                [*self._schema, *(read_ddl(json_schema) if json_schema else ()), *_PARTITIONS]
-            ),
+            schema=pa.schema([*self._schema, *columns_in(body_schema), *_PARTITIONS]),
             format=ds.ParquetFileFormat(),
             filesystem=storage.filesystem,
             partitions=[_partition(path) for path in paths],

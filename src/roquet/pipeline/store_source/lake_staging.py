@@ -11,7 +11,8 @@ from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import DamagedStore
 from roquet.pipeline.lake.entries import LakePiece, QueueIncarnation
 from roquet.pipeline.lake.files import MissingRange, split_into_files
-from roquet.pipeline.lake.json_columns import JsonColumns
+from roquet.pipeline.lake.schemas.body_schema import read_body_schema
+from roquet.pipeline.lake.schemas.written_bodies import decoder_of
 from roquet.pipeline.lake.staging import StagedWriter, Staging, lake_columns
 from roquet.pipeline.options.reading import StoreOptions
 from roquet.pipeline.planning import QueueRange
@@ -34,7 +35,7 @@ class SplitTask(NamedTuple):
     wanted: Sequence[MissingRange]
     staging: Staging
     file_rows_max: int
-    json_schema: str | None
+    body_schema: str | None
 
 
 class StoredQueue(NamedTuple):
@@ -100,8 +101,8 @@ def stage_split(options: StoreOptions, task: SplitTask) -> list[LakePiece]:
         queue = each.range.queue
         by_queue.setdefault((queue.topic, queue.queue_id), []).append(each)
     columns = lake_columns(options.properties)
-    json_columns = JsonColumns(task.json_schema) if task.json_schema else None
-    writer = StagedWriter(task.staging, json_columns)
+    decoder = decoder_of(read_body_schema(task.body_schema)) if task.body_schema else None
+    writer = StagedWriter(task.staging, decoder)
     pieces: list[LakePiece] = []
     for key, rows in _queues_in(read_split(options, [_TOPIC, *columns], task.split)):
         for file_range, batches in _file_ranges(

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from roquet.pipeline.errors import BadSchema
-from roquet.pipeline.lake.json_columns import JsonColumns, check_evolution, json_columns
+from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.metadata import LakeSettings
 from tests.support.killed_step import Killed, killed_at
@@ -78,27 +78,10 @@ def test_a_body_that_does_not_fit_is_set_apart_with_its_reason(body: bytes, reas
     assert re.search(reason, printed), printed
 
 
-def test_columns_are_those_of_a_file_or_written_out(tmp_path: Path) -> None:
-    path = tmp_path / "columns.ddl"
-    path.write_text("id bigint,\nname string\n")
-    assert json_columns(str(path)).ddl == json_columns("id bigint, name string").ddl
-    with pytest.raises(BadSchema, match="expected a name"):
-        json_columns(str(tmp_path / "nothing.ddl"))
-
-
 @pytest.mark.parametrize("name", ["Topic", "body", "hour", "reason"])
 def test_names_that_messages_have_themselves_are_refused(name: str) -> None:
     with pytest.raises(BadSchema, match="already"):
         JsonColumns(f"{name} string")
-
-
-def test_columns_can_be_added_and_neither_left_out_nor_changed() -> None:
-    check_evolution(None, JsonColumns("a int"))
-    check_evolution("a int", JsonColumns("b string, a int"))
-    with pytest.raises(BadSchema, match="'a'"):
-        check_evolution("a int", JsonColumns("b string"))
-    with pytest.raises(BadSchema, match="is int, not bigint"):
-        check_evolution("a int", JsonColumns("a bigint"))
 
 
 @pytest.mark.slow
@@ -122,7 +105,7 @@ def test_bad_bodies_go_beside_the_lake_whole_and_are_there_once_after_any_kill(
         with Lake.open_existing(path) as again:
             if not again.state.entry_number:
                 again.publish(staged_rows(again, rows, columns), columns.ddl)
-            assert again.state.json_schema == columns.ddl
+            assert again.state.body_schema == columns.ddl
             assert (again.state.row_count, again.state.quarantined_count) == (2, 1)
         assert found_by_arrow(path) == {(0, 0): 1, (0, 2): 1}
         [quarantined] = path.with_name("lake-quarantine").glob("topic=orders/**/*.parquet")

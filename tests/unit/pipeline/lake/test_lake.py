@@ -19,7 +19,9 @@ from roquet.pipeline.lake.lake import (
     move_pieces,
 )
 from roquet.pipeline.lake.metadata import LakeFormat, LakeSettings, PublishLog
-from roquet.pipeline.lake.opening import check_settings, format_of, json_columns_of, open_lake
+from roquet.pipeline.lake.opening import body_schema_of, check_settings, format_of, open_lake
+from roquet.pipeline.lake.schemas.body_schema import BodySchema
+from roquet.pipeline.lake.schemas.choosing import BodyOptions
 from tests.support.lake_pieces import QUEUE, parquet_names, staged
 from tests.support.lake_rows import (
     NOON,
@@ -258,18 +260,18 @@ def test_without_the_library_delta_is_refused_with_what_to_install(
 
 def test_bodies_are_decoded_as_before_unless_columns_are_added(tmp_path: Path) -> None:
     path = tmp_path / "lake"
-    assert json_columns_of(path, None) is None
+    unchanged = BodyOptions()
+    assert body_schema_of(path, LakeFormat.PARQUET, unchanged) is None
     columns = JsonColumns("a int")
     with Lake.open(path, LakeSettings()) as lake:
-        assert json_columns_of(path, None) is None
+        assert body_schema_of(path, LakeFormat.PARQUET, unchanged) is None
         rows = message_batch(0, [0], bodies=[b"{}"])
         lake.publish(staged_rows(lake, rows, columns), columns.ddl)
-    kept = json_columns_of(path, None)
-    assert kept is not None
-    assert kept.ddl == columns.ddl
-    assert json_columns_of(path, "a int, b string") is not None
+    assert body_schema_of(path, LakeFormat.PARQUET, unchanged) == BodySchema(columns.ddl)
+    more = BodyOptions(json_schema="a int, b string")
+    assert body_schema_of(path, LakeFormat.PARQUET, more) == BodySchema("`a` int, `b` string")
     with pytest.raises(BadSchema, match="'a'"):
-        json_columns_of(path, "b string")
+        body_schema_of(path, LakeFormat.PARQUET, BodyOptions(json_schema="b string"))
 
 
 DIRECTORY = "topic=orders/dt=2026-11-16/hour=12"

@@ -114,12 +114,12 @@ def test_joining_what_is_not_there_or_other_messages_is_refused() -> None:
 
 def test_the_latest_schema_of_bodies_is_known() -> None:
     state = replayed([piece(0, 10)])
-    assert state.json_schema is None
-    state.apply(LakeEntry(ENTRY_VERSION, 2, 0, [piece(10, 20)], json_schema="`a` int"))
+    assert state.body_schema is None
+    state.apply(LakeEntry(ENTRY_VERSION, 2, 0, [piece(10, 20)], body_schema="`a` int"))
     state.apply(
         msgspec.structs.replace(joined(20, piece(0, 10).path, piece(10, 20).path), number=3)
     )
-    assert state.json_schema == "`a` int"
+    assert state.body_schema == "`a` int"
 
 
 def test_messages_in_quarantine_are_counted_apart() -> None:

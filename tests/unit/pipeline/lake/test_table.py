@@ -22,13 +22,15 @@ from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.metadata import LakeFormat, LakeSettings
 from roquet.pipeline.lake.opening import (
     OpenLake,
+    body_schema_of,
     format_of,
-    json_columns_of,
     open_existing_lake,
     open_lake,
     settings_of,
 )
 from roquet.pipeline.lake.places import LakePlace, LakeStoreError, S3Location, Storage
+from roquet.pipeline.lake.schemas.body_schema import BodySchema
+from roquet.pipeline.lake.schemas.choosing import BodyOptions
 from roquet.pipeline.lake.table import CommitRefused, TableLake
 from roquet.pipeline.planning import QueueRange
 from tests.support.lake_pieces import QUEUE
@@ -252,9 +254,8 @@ def test_columns_of_bodies_are_added_to_the_table(lake: OpenLake, kind: Kind) ->
     table = kind.judge.rows(lake.place).sort_by("queueOffset")
     assert table["price"].to_pylist() == [None, 5]
     assert table["who"].to_pylist() == [None, {"name": "x"}]
-    kept = json_columns_of(lake.place, None)
-    assert kept is not None
-    assert kept.ddl == columns.ddl
+    kept = body_schema_of(lake.place, lake.settings.format, BodyOptions())
+    assert kept == BodySchema(columns.ddl)
 
 
 def test_what_cannot_be_decoded_is_set_apart_once_though_a_driver_is_killed(

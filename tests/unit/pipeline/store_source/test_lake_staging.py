@@ -81,7 +81,7 @@ def backfilled(lake: Lake, root: Path, **more: str) -> int:
             wanted=wanted,
             staging=lake.staging,
             file_rows_max=FILE_ROWS_MAX,
-            json_schema=None,
+            body_schema=None,
         )
         lake.publish(stage_split(options, task))
     return len(needed)

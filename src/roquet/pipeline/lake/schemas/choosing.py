@@ -1,0 +1,194 @@
+"""Which schema the bodies of a lake get, by the arguments of a command and by what it has."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+import pyarrow as pa
+
+from roquet.pipeline.errors import BadOption, BadSchema, SchemaUnknown
+from roquet.pipeline.lake.entries import LakePiece
+from roquet.pipeline.lake.json_columns import JsonColumns
+from roquet.pipeline.lake.schemas.avro_bodies import fingerprint_of
+from roquet.pipeline.lake.schemas.body_schema import (
+    ONLY,
+    AvroSchema,
+    BodySchema,
+    Framing,
+    ProtobufSchema,
+    UnusableSchema,
+    WriterSchema,
+)
+from roquet.pipeline.lake.schemas.evolution import EvolutionRules, check_evolution, evolved
+from roquet.pipeline.lake.schemas.protobuf_bodies import compiled, message_names
+from roquet.pipeline.lake.schemas.registry import SchemaRegistry, check_registry_url
+from roquet.pipeline.lake.schemas.written_bodies import reader_of
+
+log = logging.getLogger(__name__)
+
+_PROTO_SUFFIX: Final = ".proto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BodyOptions:
+    """At most one way in which bodies are decoded; without any, as the lake has it.
+
+    `json_schema` has columns, or is a file that has them. `avro_schemas` are files, of which bodies
+    name one by its fingerprint if there are several. `protobuf_schema` is a `.proto` or a file of
+    descriptors. `registry` is a URL.
+    """
+
+    json_schema: str | None = None
+    avro_schemas: tuple[Path, ...] = ()
+    protobuf_schema: Path | None = None
+    protobuf_message: str | None = None
+    registry: str | None = None
+
+    def check(self) -> None:
+        """Raises BadOption."""
+        given = [
+            name
+            for name, value in (
+                ("json-schema", self.json_schema),
+                ("avro-schema", self.avro_schemas),
+                ("protobuf-schema", self.protobuf_schema),
+                ("registry", self.registry),
+            )
+            if value
+        ]
+        if len(given) > 1:
+            raise BadOption(given[1], f"it contradicts {given[0]!r}: give one of them")
+        if self.protobuf_message is not None and self.protobuf_schema is None:
+            raise BadOption("protobuf-message", "requires --protobuf-schema")
+
+
+AS_BEFORE: Final = BodyOptions()
+
+
+def chosen_schema(
+    before: BodySchema | None, given: BodyOptions, rules: EvolutionRules
+) -> BodySchema | None:
+    """`given`, as far as a lake that has `before` can become it; else `before`.
+
+    Raises BadOption, BadSchema for columns that contradict those of the lake, and OSError.
+    """
+    given.check()
+    if given.json_schema is not None:
+        columns = JsonColumns(_text_of(given.json_schema)).schema
+        check_evolution(before.arrow if before else pa.schema([]), columns, rules)
+        return BodySchema("").with_columns(columns)
+    if given.avro_schemas:
+        return _with_writers(before, Framing.AVRO, _avro_writers(given.avro_schemas), rules)
+    if given.protobuf_schema is not None:
+        writer = _protobuf_writer(given.protobuf_schema, given.protobuf_message)
+        return _with_writers(before, Framing.PROTOBUF, {ONLY: writer}, rules)
+    if given.registry is not None:
+        return _of_registry(before, given.registry)
+    if before is not None and before.registry is not None:
+        return _of_registry(before, before.registry)
+    return before
+
+
+@final
+class LakeBodies:
+    """How a job decodes bodies: its driver learns schemas as messages name them."""
+
+    def __init__(self, schema: BodySchema | None, rules: EvolutionRules) -> None:
+        self._schema = schema
+        self._rules = rules
+
+    @property
+    def text(self) -> str | None:
+        """For tasks, and to be stored with the lake; None if bodies are not decoded."""
+        return None if self._schema is None else self._schema.text
+
+    def check_known(self, pieces: Iterable[LakePiece]) -> None:
+        """Raises SchemaUnknown."""
+        keys = {key for piece in pieces for key in piece.unknown_schemas}
+        if keys:
+            raise SchemaUnknown(sorted(keys))
+
+    def learn(self, keys: Iterable[str]) -> None:
+        """Ask the registry, and evolve the columns. Raises RegistryFailed."""
+        schema = self._schema
+        assert schema is not None
+        assert schema.registry is not None
+        registry = SchemaRegistry(schema.registry)
+        for key in sorted(set(keys) - schema.writers.keys()):
+            writer = registry.writer(key)
+            log.info("schema %s of %s: %s", key, schema.registry, type(writer).__name__)
+            schema = _with_columns_of(schema.with_writers({key: writer}), writer, self._rules)
+        self._schema = schema
+
+
+def _with_writers(
+    before: BodySchema | None,
+    framing: Framing,
+    writers: dict[str, WriterSchema],
+    rules: EvolutionRules,
+) -> BodySchema:
+    schema = BodySchema(before.columns if before else "", framing, writers)
+    for writer in writers.values():
+        schema = _with_columns_of(schema, writer, rules)
+    return schema
+
+
+def _with_columns_of(schema: BodySchema, writer: WriterSchema, rules: EvolutionRules) -> BodySchema:
+    """A schema that cannot be used adds none; its bodies are quarantined with the reason."""
+    if isinstance(writer, UnusableSchema):
+        return schema
+    return schema.with_columns(evolved(schema.arrow, reader_of(writer).columns, rules))
+
+
+def _of_registry(before: BodySchema | None, url: str) -> BodySchema:
+    check_registry_url(url)
+    if before is None or before.framing is not Framing.REGISTRY:
+        return BodySchema(before.columns if before else "", Framing.REGISTRY, registry=url)
+    # Without what it did not have: it may have it by now.
+    known: dict[str, WriterSchema] = {
+        key: each for key, each in before.writers.items() if not isinstance(each, UnusableSchema)
+    }
+    return BodySchema(before.columns, Framing.REGISTRY, known, url)
+
+
+def _text_of(given: str) -> str:
+    """Of a file that has the columns, or the columns themselves."""
+    return _read_text(Path(given)) if " " not in given and Path(given).is_file() else given
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadSchema(f"{path} cannot be read: {error}") from None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return _read(path).decode()
+    except UnicodeDecodeError as error:
+        raise BadSchema(f"{path} cannot be read: {error}") from None
+
+
+def _avro_writers(paths: tuple[Path, ...]) -> dict[str, WriterSchema]:
+    schemas = [_read_text(path) for path in paths]
+    writers: dict[str, WriterSchema] = {fingerprint_of(each): AvroSchema(each) for each in schemas}
+    if len(writers) == 1:
+        writers[ONLY] = AvroSchema(schemas[0])
+    return writers
+
+
+def _protobuf_writer(path: Path, message: str | None) -> ProtobufSchema:
+    descriptors = (
+        compiled({path.name: _read_text(path)}, path.name, path.absolute().parent)
+        if path.suffix == _PROTO_SUFFIX
+        else _read(path)
+    )
+    names = message_names(descriptors)
+    if message is None and len(names) != 1:
+        raise BadSchema(f"{path} has several messages: give --protobuf-message {'|'.join(names)}")
+    chosen = ProtobufSchema(descriptors, message or names[0])
+    reader_of(chosen)
+    return chosen
