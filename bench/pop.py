@@ -177,10 +177,10 @@ def popping(acks: Callable[[Popped], list[bytes]]) -> Callable[[Server, int], in
         with BlockingPeer(f"127.0.0.1:{server.port}", timeout_s=60) as peer:
             while done < count:
                 popped = Popped(peer.call(RequestCode.POP_MESSAGE, header), server.name)
-                if not popped.messages:
+                if not popped.receipts:
                     raise SystemExit(f"{server.name} has nothing to pop: {popped.remark}")
                 pipeline.ask(acks(popped))
-                done += len(popped.messages)
+                done += len(popped.receipts)
         pipeline.close()
         return done
 

@@ -1,5 +1,6 @@
 """Pops, acks and changes as a client makes them, and what it knows of the messages it got."""
 
+from functools import cached_property
 from typing import Any
 
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -47,7 +48,7 @@ class Popped:
         self.code = reply.code
         self.remark = reply.remark
         self.header = read_header(PopMessageReplyHeader, reply.fields)
-        self.messages = list(split_records(reply.body))
+        self._body = reply.body
         self._broker_name = broker_name
         self._starts = {
             tuple(entry.split(" ")[:2]): int(entry.split(" ")[2])
@@ -62,6 +63,10 @@ class Popped:
             for kind, queue_id, offsets in [entry.split(" ")]
             for offset in offsets.split(",")
         ]
+
+    @cached_property
+    def messages(self) -> list[StoredMessage]:
+        return list(split_records(self._body))
 
     @property
     def bodies(self) -> list[bytes]:

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 from roquet.access.needs import EVERYTHING, sub_group
 from roquet.broker.broker import Broker
@@ -25,7 +26,7 @@ from roquet.broker.tables.topics import TopicTable
 from roquet.net.errors import Refused
 from roquet.net.router import Deferred, Reply, Request, on
 from roquet.protocol.bodies import clients as bodies
-from roquet.protocol.bodies.body import read_body, write_body
+from roquet.protocol.bodies.body import MessageQueue, read_body, write_body
 from roquet.protocol.bodies.clients import Heartbeat, SubscriptionCheck
 from roquet.protocol.bodies.groups import (
     ConsumerIds,
@@ -56,12 +57,17 @@ log = logging.getLogger(__name__)
 _SEND_ALL: Final = HeartbeatReplyHeader(is_v2_supported=False, is_subscription_changed=True)
 # A silent name server delays a heartbeat no longer than this: clients wait three seconds.
 _TELL_TIMEOUT_S: Final = 2.0
+# Bodies that are remembered, of each kind, and the largest of them.
+_KEPT_COUNT: Final = 256
+_KEPT_SIZE_MAX: Final = 4_096
+
+T = TypeVar("T")
 
 
 def heartbeat(broker: Broker, request: Request[AddressedHeader]) -> Reply | Deferred:
     """A consumer that has its answer finds the topic of its retries at the name servers."""
     command = request.command
-    beat = read_body(Heartbeat, request.body)
+    beat = _read_beat(request.body)
     if beat.without_sub:
         return Reply(header=_SEND_ALL)
     check_client_id(beat.client_id)
@@ -124,19 +130,51 @@ def check_client(broker: Broker, request: Request[NoFields]) -> Reply:
 
 def lock_queues(broker: Broker, request: Request[AddressedHeader]) -> Reply:
     """Only existing queues: a lock of any other would cost memory for nothing."""
-    body = read_body(QueueLockRequest, request.body)
-    if not is_name(body.consumer_group):
-        raise BadName(body.consumer_group)
-    check_client_id(body.client_id)
-    keys = _queue_keys(body)
-    counts = _queue_counts(broker.tables.topics, {queue.topic for queue in body.mq_set})
-    there = [key for key in keys if 0 <= key.queue_id < counts[key.topic]]
-    owned = broker.clients.locks.lock(body.client_id, there)
-    queues = body.mq_set
-    if len(owned) < len(keys):
-        mine = frozenset(owned)
-        queues = [queue for queue, key in zip(queues, keys, strict=True) if key in mine]
+    wish = _read_lock_wish(request.body)
+    counts = _queue_counts(broker.tables.topics, wish.topics)
+    there = [key for key in wish.keys if 0 <= key.queue_id < counts[key.topic]]
+    owned = broker.clients.locks.lock(wish.client_id, there)
+    if len(owned) == len(wish.keys):
+        return Reply(body=wish.whole_reply)
+    mine = frozenset(owned)
+    queues = [queue for queue, key in zip(wish.queues, wish.keys, strict=True) if key in mine]
     return Reply(body=write_body(LockedQueues(queues=queues)))
+
+
+class _LockWish(NamedTuple):
+    """What a request to lock queues says, and the body of its reply if it gets all of them."""
+
+    client_id: str
+    queues: Sequence[MessageQueue]
+    keys: Sequence[QueueKey]
+    topics: frozenset[str]
+    whole_reply: bytes
+
+
+def _lock_wish(body: bytes) -> _LockWish:
+    """Raises BadBody, BadName and BadClientName."""
+    asked = read_body(QueueLockRequest, body)
+    if not is_name(asked.consumer_group):
+        raise BadName(asked.consumer_group)
+    check_client_id(asked.client_id)
+    return _LockWish(
+        asked.client_id,
+        asked.mq_set,
+        _queue_keys(asked),
+        frozenset(queue.topic for queue in asked.mq_set),
+        write_body(LockedQueues(queues=asked.mq_set)),
+    )
+
+
+def _remembered(read: Callable[[bytes], T]) -> Callable[[bytes], T]:
+    """Reads the same bytes only once: clients repeat heartbeats and locks word for word, each 20 or
+    30 s. What is read is never changed, and large bodies are not kept."""
+    kept = lru_cache(_KEPT_COUNT)(read)
+    return lambda body: kept(body) if len(body) <= _KEPT_SIZE_MAX else read(body)
+
+
+_read_beat: Final = _remembered(partial(read_body, Heartbeat))
+_read_lock_wish: Final = _remembered(_lock_wish)
 
 
 def unlock_queues(broker: Broker, request: Request[AddressedHeader]) -> Reply:

@@ -286,6 +286,18 @@ async def test_a_queue_that_is_not_there_is_not_locked(bed: BrokerBed, client: B
     assert len(bed.broker.clients.locks) == 1
 
 
+async def test_a_lock_in_the_words_of_an_earlier_one_is_decided_anew(
+    bed: BrokerBed, client: BedClient
+) -> None:
+    assert await lock(client, "c1", 0, 1) == [0, 1]
+    one_queue = TopicConfig(topic_name="TopicA", read_queue_nums=1, write_queue_nums=1)
+    bed.broker.tables.topics.update(one_queue)
+    assert await lock(client, "c1", 0, 1) == [0]
+    bed.clock.advance(LOCK_TIME_S + 1)
+    assert await lock(client, "c2", 0) == [0]
+    assert await lock(client, "c1", 0, 1) == []
+
+
 @pytest.mark.parametrize(
     ("client_id", "group"), [("c" * 513, "g"), ("c", "no/name"), ("c", "g" * 128)]
 )
