@@ -186,6 +186,30 @@ def test_a_stream_whose_last_batch_is_replayed_writes_each_row_once(
 
 
 @pytest.mark.full("what unit tests show without Spark, once more through it")
+def test_a_batch_write_that_is_repeated_with_other_plans_writes_each_row_once(
+    spark: SparkSession, cluster: BlockingCluster
+) -> None:
+    source, target = cluster.new_topic(), cluster.new_topic()
+    with_workers(lambda: write(numbered(spark, source), cluster))
+
+    def copy(tasks: int, **more: str) -> None:
+        frame = (
+            spark.read.format("rocketmq")
+            .options(nameServer=cluster.name_server, topic=source, minPartitions=str(tasks))
+            .load()
+            .selectExpr(f"'{target}' as topic", "body", "brokerName", "queueId", "queueOffset")
+        )
+        # Another order, in other tasks.
+        shuffled = frame.repartition(tasks, "queueOffset").sortWithinPartitions(F.rand(tasks))
+        identity = {"idColumn": "brokerName,queueId,queueOffset", "writeId": "copy"}
+        write(shuffled, cluster, deliveryMode="idempotent", **identity, **more)
+
+    for tasks, batch_count in ((2, "1024"), (5, "7"), (1, "100")):
+        with_workers(partial(copy, tasks, batchCount=batch_count))
+        assert numbers(read(spark, cluster, target)) == [*range(ROW_COUNT)]
+
+
+@pytest.mark.full("what unit tests show without Spark, once more through it")
 @pytest.mark.parametrize(
     ("change", "options", "says"),
     [

@@ -14,7 +14,9 @@ from roquet import Admin, Message, Producer, QueueRef, TopicReader, TopicSetting
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.messages.record import split_records
 from roquet.testing.blocking import BlockingCluster
+from tests.support.eventually import wait_until
 from tests.support.spark_streams import run_available
+from tests.support.spark_workers import started
 
 Read = Callable[..., DataFrame]
 
@@ -237,12 +239,13 @@ Stream = Callable[..., DataFrame]
 
 @pytest.fixture
 def stream(spark: SparkSession, cluster: BlockingCluster, topic: str) -> Stream:
-    def load(**options: str) -> DataFrame:
-        defaults = {"topic": topic, "startingOffsets": "earliest"}
+    def load(**options: str | None) -> DataFrame:
+        """An option that is None is left out."""
+        given = {"topic": topic, "startingOffsets": "earliest"} | options
         return (
             spark.readStream.format("rocketmq")
             .option("nameServer", cluster.name_server)
-            .options(**(defaults | options))
+            .options(**{name: value for name, value in given.items() if value is not None})
             .load()
         )
 
@@ -305,3 +308,37 @@ def test_a_topic_that_was_created_again_is_noticed(
         run_available(stream(), tmp_path / "checkpoint")
     rows = run_available(stream(failOnDataLoss="false"), tmp_path / "checkpoint")
     assert [bytes(row.body) for batch in rows for row in batch] == [b"new-0", b"new-1", b"new-2"]
+
+
+@pytest.mark.full("what unit tests show without Spark, once more through it")
+def test_a_running_stream_goes_on_when_one_of_its_topics_is_deleted_and_created_again(
+    stream: Stream, cluster: BlockingCluster, producer: Producer, topic: str, tmp_path: Path
+) -> None:
+    kept = cluster.new_topic(queues=1)
+    found: set[bytes] = set()
+
+    def keep(rows: DataFrame, _: int) -> None:
+        found.update(bytes(row.body) for row in rows.select("body").collect())
+
+    def send(to: str, body: bytes) -> None:
+        producer.send(Message(to, body))
+        wait_until(lambda: body in found or not query.isActive, 120)
+        assert body in found, query.exception()
+
+    both = stream(topic=None, topics=f"{topic},{kept}", failOnDataLoss="false", retryTimeout="2s")
+    writer = both.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "c"))
+    query = started(writer.start)
+    try:
+        send(topic, b"old")
+        send(kept, b"kept")
+        with Admin(cluster.name_server) as admin:
+            admin.delete_topic(topic)
+            send(kept, b"kept without the other")
+            cluster.clock.advance(timedelta(seconds=10))
+            admin.create_topic(topic, TopicSettings(read_queue_count=2, write_queue_count=2))
+        send(topic, b"new")
+        send(kept, b"kept beside a new one")
+        assert query.isActive
+    finally:
+        query.stop()
+    assert len(found) == 5
