@@ -166,7 +166,7 @@ def fetch_archive(directory: Path, organisation: str, module: str, version: str)
 
 
 def _retrieved(directory: Path, dependencies: str, types: Sequence[str]) -> str:
-    """What Ivy printed; without success it has retrieved nothing."""
+    """What Ivy printed. Raises JarsUnavailable."""
     with tempfile.TemporaryDirectory() as scratch:
         request = Path(scratch) / "ivy.xml"
         request.write_text(
@@ -185,6 +185,8 @@ def _retrieved(directory: Path, dependencies: str, types: Sequence[str]) -> str:
             timeout=_FETCH_TIMEOUT_S,
             check=False,
         )
+    if run.returncode != 0:
+        raise JarsUnavailable(f"Ivy failed:\n{run.stdout[-4000:]}")
     return run.stdout
 
 

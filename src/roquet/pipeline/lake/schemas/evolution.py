@@ -9,8 +9,6 @@ What a lake cannot become stays as it is. A value that has another type but fits
 in a column of int, is stored; one that does not fit is quarantined, with its reason.
 """
 
-from collections.abc import Iterable
-from enum import StrEnum
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -34,19 +32,12 @@ RULES: Final = {
 }
 
 
-class ChangeKind(StrEnum):
-    APPEARED = "appeared"
-    VANISHED = "vanished"
-    CHANGED = "changed"
+class UnfitField(NamedTuple):
+    """A field, its type in the lake, and the one that a body has."""
 
-
-class FieldChange(NamedTuple):
-    """A field that differs; names of nested ones have dots. `before` and `after` are types."""
-
-    field: str
-    kind: ChangeKind
-    before: str | None
-    after: str | None
+    name: str
+    column: str
+    found: str
 
 
 def evolved(before: pa.Schema, found: pa.Schema, rules: EvolutionRules) -> pa.Schema:
@@ -70,38 +61,14 @@ def check_evolution(before: pa.Schema, wanted: pa.Schema, rules: EvolutionRules)
             )
 
 
-def unfit_field(columns: pa.Schema, found: pa.Schema) -> FieldChange | None:
+def unfit_field(columns: pa.Schema, found: pa.Schema) -> UnfitField | None:
     """The first field whose values cannot be those of the column of its name."""
     for field in found:
         if field.name in columns.names:
             kind = columns.field(field.name).type
             if not _is_storable(field.type, kind):
-                return _changed(field.name, kind, field.type)
+                return UnfitField(field.name, type_name(kind), type_name(field.type))
     return None
-
-
-def changes(before: pa.Schema, after: pa.Schema) -> list[FieldChange]:
-    """What is new, what is gone, and what has another type, also within structs."""
-    return list(_changes("", list(before), list(after)))
-
-
-def _changes(prefix: str, before: list[pa.Field], after: list[pa.Field]) -> Iterable[FieldChange]:
-    had = {field.name: field.type for field in before}
-    has = {field.name: field.type for field in after}
-    for name, kind in has.items():
-        if name not in had:
-            yield FieldChange(prefix + name, ChangeKind.APPEARED, None, type_name(kind))
-        elif pa.types.is_struct(kind) and pa.types.is_struct(had[name]):
-            yield from _changes(f"{prefix}{name}.", list(had[name]), list(kind))
-        elif had[name] != kind:
-            yield _changed(prefix + name, had[name], kind)
-    for name, kind in had.items():
-        if name not in has:
-            yield FieldChange(prefix + name, ChangeKind.VANISHED, type_name(kind), None)
-
-
-def _changed(name: str, before: pa.DataType, after: pa.DataType) -> FieldChange:
-    return FieldChange(name, ChangeKind.CHANGED, type_name(before), type_name(after))
 
 
 def _allowed(rules: EvolutionRules) -> str:

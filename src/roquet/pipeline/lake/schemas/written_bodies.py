@@ -106,7 +106,7 @@ class WrittenBodies:
             return made
         name = f"schema {key}" if key != ONLY else "the schema"
         return (
-            f"field {unfit.field!r} is {unfit.after} in {name}, and {unfit.before} in the lake,"
+            f"field {unfit.name!r} is {unfit.found} in {name}, and {unfit.column} in the lake,"
             " which cannot become it"
         )
 

@@ -8,8 +8,6 @@ from roquet.pipeline.lake.ddl import read_ddl, write_ddl
 from roquet.pipeline.lake.metadata import LakeFormat
 from roquet.pipeline.lake.schemas.evolution import (
     RULES,
-    ChangeKind,
-    changes,
     check_evolution,
     evolved,
     unfit_field,
@@ -61,20 +59,6 @@ def test_columns_that_are_asked_for_may_be_more_or_wider_and_nothing_else() -> N
         check_evolution(read_ddl("a int"), read_ddl("a bigint"), delta)
     with pytest.raises(BadSchema, match="is bigint, not int"):
         check_evolution(read_ddl("a bigint"), read_ddl("a int"), iceberg)
-
-
-def test_what_differs_is_named_also_within_structs() -> None:
-    found = changes(
-        read_ddl("a int, s struct<x:int,z:int>, gone string"),
-        read_ddl("a string, s struct<x:int,y:date>, more double"),
-    )
-    assert sorted(found) == [
-        ("a", ChangeKind.CHANGED, "int", "string"),
-        ("gone", ChangeKind.VANISHED, "string", None),
-        ("more", ChangeKind.APPEARED, None, "double"),
-        ("s.y", ChangeKind.APPEARED, None, "date"),
-        ("s.z", ChangeKind.VANISHED, "int", None),
-    ]
 
 
 @pytest.mark.parametrize(
