@@ -12,13 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions as F  # noqa: N812
 
 import roquet.pipeline
+from roquet.errors import RoquetError
 from roquet.pipeline.jobs.audit import AuditPlan, audit, check_audit, topic_side
 from roquet.pipeline.jobs.ingest import IngestPlan, ingest
-from roquet.pipeline.queries import is_slow_start
+from roquet.pipeline.lake.places import read_place
+from roquet.pipeline.queries import is_slow_start, run_query
 from roquet.pipeline.selection import Selection
 from roquet.pipeline.session import spark_session
 
@@ -31,33 +34,67 @@ CONF = {
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "512m",
+    # All have one address here; Spark would take their disks for one, too.
+    "spark.shuffle.readHostLocalDisk": "false",
 }
 
 
 def main() -> None:
     given: dict[str, str] = json.loads(sys.argv[1])
     directory = Path(given["directory"])
-    with spark_session("cluster", given["master"], Path(given["archive"]), CONF) as spark:
+    conf = CONF | {
+        f"spark.executorEnv.{name}": value
+        for name, value in os.environ.items()
+        if name.startswith("AWS_")
+    }
+    with spark_session("cluster", given["master"], Path(given["archive"]), conf) as spark:
         roquet.pipeline.register(spark)
-        source, target, stored = given["source"], given["target"], directory / "lake"
+        source, target = given["source"], given["target"]
         reading = {"nameServer": given["name_server"], "topic": source}
         found: dict[str, Any] = {}
         found["places"] = places(spark)
         numbered = spark.range(0, int(given["count"]), 1, 4).select(F.expr("string(id) AS body"))
         with_workers(lambda: write(numbered, reading))
         found["batch"] = sorted(with_workers(lambda: bodies(load(spark, reading))))
+        found["filtered"] = with_workers(lambda: filtered_bodies(spark, reading))
         copying = reading | {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "1000"}
         copy(spark, copying, reading | {"topic": target}, directory)
         copied = load(spark, reading | {"topic": target})
         found["copied"] = sorted(with_workers(lambda: bodies(copied)))
-        found["killed"] = (directory / "killed").exists()
-        plan = IngestPlan(
-            source=reading, lake=stored, checkpoint=directory / "checkpoint", available_now=True
-        )
+        lake = read_place(given["lake"])
+        plan = IngestPlan(source=reading, lake=lake, available_now=True, format="delta")
         found["ingest"] = ingest(spark, plan)._asdict()
-        accounts = AuditPlan(sent=topic_side(Selection(source=reading)), lake=stored)
+        accounts = AuditPlan(sent=topic_side(Selection(source=reading)), lake=lake)
         found["audit"] = audit(spark, check_audit(accounts)).sides[0]._asdict()
+        found["failures"] = failures(spark, reading, given, directory)
     sys.stdout.write(json.dumps(found))
+
+
+def filtered_bodies(spark: SparkSession, reading: dict[str, str]) -> list[list[int]]:
+    """With and without pushing the filter down."""
+    frames = [load(spark, reading | {"filterPushdown": each}) for each in ("true", "false")]
+    return [sorted(bodies(frame.where("queueOffset < 10"))) for frame in frames]
+
+
+def failures(
+    spark: SparkSession, reading: dict[str, str], given: dict[str, str], directory: Path
+) -> dict[str, str]:
+    """What is said where executors do not see a directory of the driver."""
+    here = IngestPlan(source=reading, lake=directory / "lake", available_now=True)
+    stored = {"path": given["store"], "topic": given["stored_topic"]}
+    store = spark.read.format("rocketmq-store").options(**stored).load()
+    return {
+        "lake": failure(lambda: ingest(spark, here)),
+        "store": failure(store.count),
+    }
+
+
+def failure(act: Callable[[], object]) -> str:
+    try:
+        run_query(act)
+    except RoquetError as error:
+        return str(error)
+    return "nothing"
 
 
 def places(spark: SparkSession) -> list[str]:
@@ -86,12 +123,11 @@ def write(frame: DataFrame, options: dict[str, str]) -> None:
 def copy(
     spark: SparkSession, source: dict[str, str], target: dict[str, str], directory: Path
 ) -> None:
-    """A stream from topic to topic; once, half way, the executor of a task is killed."""
-    marker = str(directory / "killed")
+    """A stream from topic to topic; half way, the executor of a task is killed."""
 
     def pass_on(body: bytes) -> bytes:
-        if int(body) == 700 and not Path(marker).exists():
-            Path(marker).touch()
+        context = TaskContext.get()
+        if int(body) == 700 and context is not None and not context.attemptNumber():
             # A task is a child of the process that forks them, and that one of the executor.
             status = Path(f"/proc/{os.getppid()}/stat").read_text()
             os.kill(int(status.rpartition(")")[2].split()[1]), signal.SIGKILL)

@@ -1,14 +1,18 @@
 """A standalone Spark: a master and workers, each in a JVM of its own, on loopback.
 
-The Python of its executors is a bare one: it has neither roquet nor anything that roquet needs.
+The Python of its executors is a bare one: it has neither roquet nor anything that roquet needs. And
+they share no directory, neither with the driver nor with each other, as on machines of their own:
+each worker has its own mount namespace, in which the directories of the others are empty.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import venv
 from contextlib import suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +27,22 @@ HOST: Final = "127.0.0.1"
 _DEPLOY: Final = "org.apache.spark.deploy"
 _STOP_TIMEOUT_S: Final = 60.0
 _LOG_TAIL_SIZE: Final = 3000
+# Hides the directories before `--`, and becomes the program after it.
+_HIDING: Final = """\
+while [ "$1" != -- ]; do mount -t tmpfs none "$1" || exit 1; shift; done
+shift
+exec "$@"
+"""
+_APART: Final = ("unshare", "--mount", "--propagation", "private", "sh", "-c", _HIDING, "sh")
+
+
+@cache
+def missing_namespaces() -> str | None:
+    """Why this machine cannot hide directories from a process; None if it can."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        return "mount namespaces need root, and unshare (Debian's util-linux)"
+    done = subprocess.run([*_APART, "/mnt", "--", "true"], capture_output=True, check=False)
+    return None if done.returncode == 0 else f"no mount namespaces: {done.stderr.decode()}"
 
 
 class StandaloneSpark:
@@ -31,12 +51,17 @@ class StandaloneSpark:
     def __init__(self, directory: Path, worker_count: int) -> None:
         self.master = f"spark://{HOST}:{free_port()}"
         self.work_directory = directory / "work"
+        # No executor sees it.
+        self.driver_directory = directory / "driver"
         self._directory = directory
         self._worker_count = worker_count
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         """Raises JvmNotStarted."""
+        self.driver_directory.mkdir()
+        for number in range(self._worker_count):
+            (self.work_directory / str(number)).mkdir(parents=True)
         python = self._directory / "python"
         venv.create(python, with_pip=False)
         try:
@@ -73,8 +98,12 @@ class StandaloneSpark:
         found = sorted(self.work_directory.glob("*/app-*/*/stderr"))
         return "\n".join(f"{each}:\n{each.read_text()[-_LOG_TAIL_SIZE:]}" for each in found)
 
+    def _hidden_from(self, number: str) -> list[str]:
+        others = [each for each in self.work_directory.iterdir() if each.name != number]
+        return [str(each) for each in (self.driver_directory, *others)]
+
     def _start(self, name: str, python: Path, *arguments: str, says: str) -> None:
-        kind = name.partition("-")[0]
+        kind, _, number = name.partition("-")
         spark = find_spec("pyspark")
         assert spark is not None
         assert spark.origin is not None
@@ -84,6 +113,7 @@ class StandaloneSpark:
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [
+                    *((*_APART, *self._hidden_from(number), "--") if number else ()),
                     str(home / "bin" / "spark-class"),
                     f"{_DEPLOY}.{kind}.{kind.capitalize()}",
                     *("--host", HOST, "--webui-port", "0", *arguments),
@@ -97,6 +127,7 @@ class StandaloneSpark:
                     "PATH": f"{python / 'bin'}:{_path_without_ours()}",
                     "SPARK_HOME": str(home),
                     "SPARK_LOCAL_IP": HOST,
+                    "SPARK_LOCAL_DIRS": str(self.work_directory / (number or "0") / "local"),
                     "SPARK_DAEMON_MEMORY": "128m",
                     "SPARK_DAEMON_JAVA_OPTS": quick_jvm(),
                 },

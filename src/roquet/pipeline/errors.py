@@ -4,6 +4,7 @@
       PipelineError
         BadOption           a value that an option cannot have, or two that contradict each other
           UnknownOption     no option has this name
+          NotShared         a directory of the driver that an executor does not see
         BadSchema           columns that messages or lakes do not have, or that have another type
         RegistryFailed      a schema registry that cannot be reached, or refuses
         DataLoss            messages that a query still needed are gone
@@ -18,6 +19,7 @@ Spark shows little of an error from its Python processes but its text, so each t
 line what is wrong and what to do.
 """
 
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -44,6 +46,20 @@ class UnknownOption(BadOption):
         hint = f"; did you mean {suggestion!r}?" if suggestion else ""
         super().__init__(name, f"unknown option{hint}")
         self.suggestion = suggestion
+
+
+class NotShared(BadOption):
+    """Raised by a task; a directory of the driver is on another machine."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        host = socket.gethostname()
+        super().__init__(
+            name,
+            f"executor {host} does not see {path}: it has to be a directory that the driver and"
+            " all executors share, at the same path",
+        )
+        self.path = path
+        self.host = host
 
 
 class BadSchema(PipelineError):

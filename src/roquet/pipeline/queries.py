@@ -32,6 +32,8 @@ _PROGRESS_INTERVAL_S: Final = 0.5
 # A line that ends a Python traceback: the error's full name, and its text.
 _OURS: Final = re.compile(r"^roquet(?:\.\w+)*\.(?:\w+): (?P<text>.+)$")
 _THEIRS: Final = re.compile(r"^(?P<text>(?:\w+\.)*\w*(?:Error|Exception|Interrupt): .+)$")
+# The error of a call to Java, after a line with the name of the call.
+_JAVAS: Final = re.compile(r"^: (?P<text>.+)$")
 # The Python of executors lacks what the formats need.
 _NO_MODULE: Final = re.compile(r"No module named '(?P<name>roquet|pyarrow|numpy|msgspec)\b")
 _SLOW_START: Final = ("failed to connect back", "CANNOT_OPEN_SOCKET")
@@ -84,7 +86,7 @@ def failure_of(text: str) -> QueryFailed:
             " with 'roquet spark package FILE' and give it with --archive"
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for pattern in (_OURS, _THEIRS):
+    for pattern in (_OURS, _THEIRS, _JAVAS):
         for line in lines:
             if found := pattern.match(line):
                 return QueryFailed(found["text"])

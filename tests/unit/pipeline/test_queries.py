@@ -79,6 +79,13 @@ def test_what_cannot_be_read_is_reported_by_its_first_line() -> None:
     assert "no reason" in str(failure_of(""))
 
 
+def test_an_error_of_java_is_reported_without_the_call_that_met_it() -> None:
+    text = (
+        "An error occurred while calling o5.count.\n: java.io.IOException: no space left\n\tat a.b"
+    )
+    assert str(failure_of(text)) == "java.io.IOException: no space left"
+
+
 def test_executors_without_the_formats_are_told_of_the_archive() -> None:
     text = "Traceback\n  import pyarrow\nModuleNotFoundError: No module named 'pyarrow'\n"
     assert "'roquet spark package FILE'" in str(failure_of(text))

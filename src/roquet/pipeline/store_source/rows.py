@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from roquet.pipeline.errors import DamagedStore
+from roquet.pipeline.errors import DamagedStore, NotShared
 from roquet.pipeline.malloc import keep_freed_memory
 from roquet.pipeline.options.reading import OnDamage, StoreOptions
 from roquet.protocol.errors import BadMessage, TooLarge
@@ -150,8 +150,15 @@ class StoreSplit(NamedTuple):
 def read_split(
     options: StoreOptions, columns: Sequence[str], split: StoreSplit
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of exactly these columns. Raises DamagedStore at the end, with all damages."""
+    """Batches of exactly these columns. Raises DamagedStore at the end, with all damages.
+
+    Raises NotShared on a machine without the store.
+    """
     keep_freed_memory()
+    directories = {file.path.parent for file in split.part.files}
+    for directory in directories:
+        if not directory.is_dir():
+            raise NotShared("path", directory)
     return rebatched(_SplitReader(options, columns, split).batches())
 
 

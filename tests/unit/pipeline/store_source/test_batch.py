@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from roquet.errors import RoquetError
-from roquet.pipeline.errors import BadOption, DamagedStore
+from roquet.pipeline.data_sources import RocketmqStoreDataSource
+from roquet.pipeline.errors import BadOption, DamagedStore, NotShared
 from roquet.protocol.messages.message import SysFlag
 from roquet.protocol.record_columns import PropertiesForm
 from roquet.store.errors import BadStoreDirectory, FileGone, SeveralStores
@@ -281,3 +282,16 @@ def test_what_is_no_store_is_refused_in_one_line(tmp_path: Path) -> None:
 def test_an_address_that_is_no_file_is_refused(tmp_path: Path) -> None:
     with raises(BadOption, name="path"):
         list(store_batches(Path("x"), topic="TopicA", path="hdfs://host/store"))
+
+
+def test_a_task_on_a_machine_without_the_store_says_so(tmp_path: Path, store: MessageStore) -> None:
+    store.append(draft())
+    source = RocketmqStoreDataSource({"path": str(tmp_path), "topic": "TopicA"})
+    reader = source.reader(source.schema())
+    (partition,) = reader.partitions()
+    (tmp_path / "commitlog").rename(tmp_path / "elsewhere")
+    try:
+        with raises(NotShared, name="path", path=tmp_path / "commitlog"):
+            list(reader.read(partition))
+    finally:
+        (tmp_path / "elsewhere").rename(tmp_path / "commitlog")
