@@ -5,7 +5,6 @@ A font with Chinese characters should be installed, for the link to the other la
 
 import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -121,7 +120,8 @@ def bill(message: ReceivedMessage) -> None:
 
 
 def pack(_: ReceivedMessage) -> None:
-    time.sleep(0.03)
+    # Slower than orders come, so that some wait.
+    threading.Event().wait(0.03)
 
 
 def take(browser: Browser, base: str, picture: Picture, directory: Path) -> None:
