@@ -36,12 +36,21 @@ def http2(data: bytes) -> None:
         for piece in (data[1 : 1 + cut], data[1 + cut :]):
             for _, stream_id, value in session.receive(piece):
                 if isinstance(value, dict):
-                    read_timeout(value.get(b"grpc-timeout", b"").decode("latin-1"))
-                    session.respond(stream_id, ((b":status", b"200"),))
-                    session.send(stream_id, b"answer")
-                    session.finish(stream_id, ((b"grpc-status", b"0"),))
+                    read_timeout(value.get("grpc-timeout", ""))
+                    _answer(session, stream_id)
             session.to_send()
             session.events()
+
+
+def _answer(session: Http2Session, stream_id: int) -> None:
+    """In one, or step by step."""
+    headers, trailers = ((b":status", b"200"),), ((b"grpc-status", b"0"),)
+    if stream_id % 4 == 1:
+        session.answer(stream_id, headers, b"answer", trailers)
+        return
+    session.respond(stream_id, headers)
+    session.send(stream_id, b"answer")
+    session.finish(stream_id, trailers)
 
 
 def http2_corpus() -> Iterable[bytes]:

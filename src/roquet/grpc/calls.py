@@ -44,6 +44,14 @@ class CallConnection(Protocol):
     peer_host: bytes
     peer: str
 
+    def answer(
+        self,
+        stream_id: int,
+        headers: tuple[tuple[bytes, bytes], ...],
+        data: bytes,
+        trailers: tuple[tuple[bytes, bytes], ...],
+    ) -> None: ...
+
     def respond(self, stream_id: int, headers: tuple[tuple[bytes, bytes], ...]) -> None: ...
 
     def send(self, stream_id: int, data: bytes) -> None: ...
@@ -53,7 +61,7 @@ class CallConnection(Protocol):
 
 @final
 class Call:
-    """`timeout_s` is what its client waits from `since_s` on; None without a limit."""
+    """Of one client, from its headers to its end."""
 
     __slots__ = (
         "_has_headers",
@@ -64,7 +72,6 @@ class Call:
         "on_closed",
         "since_s",
         "stream_id",
-        "timeout_s",
     )
 
     def __init__(
@@ -80,7 +87,6 @@ class Call:
         self.method = method
         self.metadata = metadata
         self.since_s = since_s
-        self.timeout_s = read_timeout(metadata.get("grpc-timeout"))
         self.is_open = True
         self._has_headers = False
         self.on_closed: Callable[[bool], None] | None = None
@@ -89,17 +95,29 @@ class Call:
     def client_id(self) -> str:
         return self.metadata.get("x-mq-client-id", "")
 
-    def answer(self, message: bytes) -> None:
-        """The only message of an answer, and its end."""
-        self.send(message)
-        self.finish()
+    @property
+    def timeout_s(self) -> float | None:
+        """What its client waits from `since_s` on; None without a limit."""
+        return read_timeout(self.metadata.get("grpc-timeout"))
+
+    def answer(self, *messages: bytes) -> None:
+        """All messages of an answer, and its end."""
+        if not self.is_open:
+            return
+        data = b"".join([with_head(each) for each in messages])
+        if self._has_headers:
+            self.connection.send(self.stream_id, data)
+            self.finish()
+            return
+        self._has_headers = True
+        self.is_open = False
+        self.connection.answer(self.stream_id, _HEADERS, data, _OK)
 
     def send(self, message: bytes) -> None:
         """One of several messages."""
         if self.is_open:
             self._start()
-            head = len(message).to_bytes(MESSAGE_HEAD_SIZE)
-            self.connection.send(self.stream_id, head + message)
+            self.connection.send(self.stream_id, with_head(message))
 
     def finish(self, status: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
         if self.is_open:
@@ -122,6 +140,17 @@ class Call:
         if not self._has_headers:
             self._has_headers = True
             self.connection.respond(self.stream_id, _HEADERS)
+
+
+def with_head(message: bytes) -> bytes:
+    """As it goes into DATA."""
+    return len(message).to_bytes(MESSAGE_HEAD_SIZE) + message
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether DATA is one message that is not compressed."""
+    # The first byte has to be 0, and is part of the number.
+    return int.from_bytes(data[:MESSAGE_HEAD_SIZE]) == len(data) - MESSAGE_HEAD_SIZE
 
 
 def read_timeout(text: str | None) -> float | None:

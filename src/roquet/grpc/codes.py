@@ -118,6 +118,12 @@ def status_of(code: Code, text: str = "") -> Message:
     return pb.Status(code=code, message=text or code.name)
 
 
+def put_status(status: Message, code: Code) -> None:
+    """Into the status of a message."""
+    status.code = code
+    status.message = code.name
+
+
 def refusal_status(refused: Refused) -> Message:
     """The status of anything that handlers refuse."""
     if isinstance(refused, RefusedCall):

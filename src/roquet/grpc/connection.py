@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 import msgspec
 
-from roquet.grpc.calls import MESSAGE_HEAD_SIZE, Call, GrpcStatus
+from roquet.grpc.calls import MESSAGE_HEAD_SIZE, Call, GrpcStatus, is_whole
 from roquet.grpc.errors import Http2Broken
 from roquet.grpc.http2 import DATA, END, HEADERS, Http2Session
 from roquet.net.deadlines import CLOSING_TIMEOUT_S, DeadlineSweep
@@ -143,6 +143,17 @@ class GrpcConnection(asyncio.Protocol):
 
     # Called by calls.
 
+    def answer(
+        self,
+        stream_id: int,
+        headers: tuple[tuple[bytes, bytes], ...],
+        data: bytes,
+        trailers: tuple[tuple[bytes, bytes], ...],
+    ) -> None:
+        if stream_id in self._calls:
+            self._session.answer(stream_id, headers, data, trailers)
+            self._flush_soon()
+
     def respond(self, stream_id: int, headers: tuple[tuple[bytes, bytes], ...]) -> None:
         if stream_id in self._calls:
             self._session.respond(stream_id, headers)
@@ -264,22 +275,19 @@ class GrpcConnection(asyncio.Protocol):
             if kind == DATA:
                 self._take_data(stream_id, cast("bytes", value))
             elif kind == HEADERS:
-                self._take_headers(stream_id, cast("dict[bytes, bytes]", value))
+                self._take_headers(stream_id, cast("dict[str, str]", value))
             elif kind == END:
                 self._take_end(stream_id)
             else:
                 self._take_close(stream_id, is_complete=bool(value))
 
-    def _take_headers(self, stream_id: int, headers: Mapping[bytes, bytes]) -> None:
-        is_grpc = headers.get(b"content-type", b"").startswith(b"application/grpc")
-        if headers[b":method"] != b"POST" or not is_grpc:
+    def _take_headers(self, stream_id: int, metadata: Mapping[str, str]) -> None:
+        is_grpc = metadata.get("content-type", "").startswith("application/grpc")
+        if metadata[":method"] != "POST" or not is_grpc:
             self._session.respond(stream_id, _NOT_GRPC_HEADERS)
             self._session.send(stream_id, _NOT_GRPC)
             self._session.finish(stream_id, ())
             return
-        metadata = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()
-        }
         call = Call(self, stream_id, metadata[":path"], metadata, self._loop.time())
         self._calls[stream_id] = call
         stream = self._open_call(call)
@@ -295,6 +303,10 @@ class GrpcConnection(asyncio.Protocol):
         if incoming is None:
             return
         buffer = incoming.buffer
+        if not buffer and is_whole(data) and len(data) <= self._limits.message_size_max:
+            self._incomplete.pop(stream_id, None)
+            incoming.stream.receive(data[MESSAGE_HEAD_SIZE:])
+            return
         self._held_in_size -= len(buffer)
         buffer += data
         while len(buffer) >= MESSAGE_HEAD_SIZE:

@@ -8,6 +8,8 @@ event means, and what a peer may do how often, is decided in `connection`.
 from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeLatin1
+from libc.stdlib cimport free, realloc
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
@@ -129,8 +131,11 @@ cdef enum:
     HEADER_COUNT_MAX = 16  # of an answer
     # Peers that make us acknowledge more than this without reading it are cut off.
     ACK_COUNT_MAX = 100
+    # Of bytes to send.
+    BUFFER_SIZE_MIN = 4096
+    BUFFER_KEPT_MAX = 65536
 
-# What an event is about. HEADERS has a dict, DATA has bytes, CLOSED whether the answer was sent.
+# What an event is about. HEADERS has a dict of texts, DATA has bytes, CLOSED whether the answer was sent.
 HEADERS = 0
 DATA = 1
 END = 2
@@ -164,8 +169,11 @@ cdef class Http2Session:
 
     cdef nghttp2_session *_session
     cdef list _events
-    cdef dict _headers
-    cdef dict _header_sizes
+    # The header block that is being read: frames of others cannot come between.
+    cdef dict _block
+    cdef Py_ssize_t _block_size
+    cdef char *_buffer
+    cdef Py_ssize_t _buffer_size
     cdef dict _outgoing
     cdef object _error
     cdef Py_ssize_t _header_size_max
@@ -179,8 +187,10 @@ cdef class Http2Session:
         cdef nghttp2_settings_entry[3] settings
         self._session = NULL
         self._events = []
-        self._headers = {}
-        self._header_sizes = {}
+        self._block = None
+        self._block_size = 0
+        self._buffer = NULL
+        self._buffer_size = 0
         self._outgoing = {}
         self._error = None
         self._header_size_max = header_size_max
@@ -213,6 +223,7 @@ cdef class Http2Session:
     def __dealloc__(self):
         if self._session is not NULL:
             nghttp2_session_del(self._session)
+        free(self._buffer)
 
     @property
     def is_over(self):
@@ -239,17 +250,47 @@ cdef class Http2Session:
         """Bytes for the peer, once. Raises Http2Broken."""
         cdef const uint8_t *data = NULL
         cdef ssize_t size
-        pieces = []
+        cdef Py_ssize_t done = 0
         while True:
             size = nghttp2_session_mem_send(self._session, &data)
             if size <= 0:
                 break
-            pieces.append(PyBytes_FromStringAndSize(<const char *>data, size))
+            # A frame at a time; many answers are one piece for the peer.
+            self._reserve(done + size)
+            memcpy(self._buffer + done, data, size)
+            done += size
         if self._error is not None:
             error, self._error = self._error, None
             raise error
         self._check(<int>size)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        found = PyBytes_FromStringAndSize(self._buffer, done)
+        if self._buffer_size > BUFFER_KEPT_MAX:
+            free(self._buffer)
+            self._buffer = NULL
+            self._buffer_size = 0
+        return found
+
+    cdef int _reserve(self, Py_ssize_t size) except -1:
+        cdef char *larger
+        cdef Py_ssize_t wanted
+        if size > self._buffer_size:
+            wanted = max(size, 2 * self._buffer_size, BUFFER_SIZE_MIN)
+            larger = <char *>realloc(self._buffer, wanted)
+            if larger is NULL:
+                raise MemoryError
+            self._buffer = larger
+            self._buffer_size = wanted
+        return 0
+
+    def answer(self, int32_t stream_id, tuple headers, bytes data, tuple trailers):
+        """A whole answer: `respond`, `send` and `finish` in one."""
+        cdef _Outgoing outgoing
+        self.respond(stream_id, headers)
+        outgoing = self._outgoing[stream_id]
+        outgoing.chunks.append(data)
+        self.pending_size += PyBytes_GET_SIZE(data)
+        outgoing.trailers = trailers
+        outgoing.is_finished = True
 
     def respond(self, int32_t stream_id, tuple headers):
         """Starts an answer; `send` and `finish` go on with it."""
@@ -328,8 +369,8 @@ cdef int _begin_headers(
     nghttp2_session *session, const nghttp2_frame *frame, void *user_data
 ) noexcept with gil:
     cdef Http2Session self = <Http2Session>user_data
-    self._headers[frame.hd.stream_id] = {}
-    self._header_sizes[frame.hd.stream_id] = 0
+    self._block = {}
+    self._block_size = 0
     return 0
 
 
@@ -338,20 +379,17 @@ cdef int _header(
     const uint8_t *value, size_t value_size, uint8_t flags, void *user_data
 ) noexcept with gil:
     cdef Http2Session self = <Http2Session>user_data
-    cdef int32_t stream_id = frame.hd.stream_id
-    headers = self._headers.get(stream_id)
-    if headers is None:
+    if self._block is None:
         return 0
     # As HPACK counts them.
-    size = self._header_sizes[stream_id] + <Py_ssize_t>(name_size + value_size) + 32
-    self._header_sizes[stream_id] = size
-    if size > self._header_size_max:
+    self._block_size += <Py_ssize_t>(name_size + value_size) + 32
+    if self._block_size > self._header_size_max:
         return ERR_TEMPORAL_CALLBACK_FAILURE
-    key = PyBytes_FromStringAndSize(<const char *>name, name_size)
-    text = PyBytes_FromStringAndSize(<const char *>value, value_size)
-    if key in headers:
-        text = headers[key] + b"," + text
-    headers[key] = text
+    key = PyUnicode_DecodeLatin1(<const char *>name, name_size, NULL)
+    text = PyUnicode_DecodeLatin1(<const char *>value, value_size, NULL)
+    if key in self._block:
+        text = f"{self._block[key]},{text}"
+    self._block[key] = text
     return 0
 
 
@@ -361,10 +399,9 @@ cdef int _frame(
     cdef Http2Session self = <Http2Session>user_data
     cdef int32_t stream_id = frame.hd.stream_id
     if frame.hd.type == FRAME_HEADERS:
-        headers = self._headers.pop(stream_id, None)
-        self._header_sizes.pop(stream_id, None)
+        headers, self._block = self._block, None
         if headers is not None:
-            if b":method" in headers:
+            if ":method" in headers:
                 self._events.append((HEADERS, stream_id, headers))
             else:
                 self.control_count += 1  # Trailers of a request have no use.
@@ -392,8 +429,6 @@ cdef int _closed(
 ) noexcept with gil:
     cdef Http2Session self = <Http2Session>user_data
     cdef _Outgoing outgoing = self._outgoing.pop(stream_id, None)
-    self._headers.pop(stream_id, None)
-    self._header_sizes.pop(stream_id, None)
     cdef bint is_sent = False
     if outgoing is not None:
         self.pending_size -= sum([len(each) for each in outgoing.chunks]) - outgoing.position

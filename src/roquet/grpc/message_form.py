@@ -33,6 +33,12 @@ _TIMERS: Final = (
     Property.TIMER_DELIVER_MS,
     Property.TIMER_OUT_MS,
 )
+# Those that are shown as they are stored.
+_TEXTS: Final = (
+    ("tag", Property.TAGS),
+    ("message_group", Property.SHARDING_KEY),
+    ("trace_context", Property.TRACE_CONTEXT),
+)
 # Every name that is declared, but for those that our own consumers add for their users.
 SYSTEM_NAMES: Final = frozenset(
     value
@@ -57,31 +63,37 @@ def duration_of(time_ms: int) -> Message:
     return duration
 
 
-def shown_message(message: StoredMessage, topic: str, receipt_handle: str | None = None) -> Message:
+def shown_message(message: StoredMessage, topic: str) -> Message:
     """As a client gets it. Raises TooLarge and BadMessage for a body that cannot be unpacked."""
+    shown = pb.Message()
+    put_message(shown, message, topic)
+    return shown
+
+
+def put_message(
+    shown: Message, message: StoredMessage, topic: str, receipt_handle: str | None = None
+) -> None:
+    """Fills it where it is: what is built apart is copied. Raises as `shown_message` does."""
     properties = message.properties
-    body, encoding = message.body, Encoding.IDENTITY
-    if message.sys_flag & _COMPRESSED:
-        if message.sys_flag & _COMPRESSION_MASK in _ZLIB:
-            encoding = Encoding.GZIP
-        else:
-            body = message.decompressed_body()
-    system = pb.SystemProperties(
-        keys=message.keys,
-        message_id=message.message_id,
-        body_digest=pb.Digest(type=DigestType.MD5, checksum=_md5(body)),
-        body_encoding=encoding,
-        message_type=_type_of(properties),
-        born_host=properties.get(Property.BORN_HOST) or message.born_address.ip,
-        store_host=str(message.store_address),
-        queue_id=message.queue_id,
-        queue_offset=message.queue_offset,
-        delivery_attempt=message.reconsume_times + 1,
-        tag=properties.get(Property.TAGS),
-        message_group=properties.get(Property.SHARDING_KEY),
-        trace_context=properties.get(Property.TRACE_CONTEXT),
-        receipt_handle=receipt_handle,
-    )
+    system = shown.system_properties
+    body, system.body_encoding = _shown_body(message)
+    shown.body = body
+    shown.topic.resource_namespace, shown.topic.name = _split_name(topic)
+    system.keys.extend(message.keys)
+    system.message_id = message.message_id
+    system.body_digest.type = DigestType.MD5
+    system.body_digest.checksum = _md5(body)
+    system.message_type = _type_of(properties)
+    system.born_host = properties.get(Property.BORN_HOST) or message.born_address.ip
+    system.store_host = str(message.store_address)
+    system.queue_id = message.queue_id
+    system.queue_offset = message.queue_offset
+    system.delivery_attempt = message.reconsume_times + 1
+    for field, name in _TEXTS:
+        if name in properties:
+            setattr(system, field, properties[name])
+    if receipt_handle is not None:
+        system.receipt_handle = receipt_handle
     put_time(system.born_timestamp, message.born_timestamp)
     put_time(system.store_timestamp, message.store_timestamp)
     delivery = properties.get(Property.TIMER_DELIVER_MS, "")
@@ -90,24 +102,28 @@ def shown_message(message: StoredMessage, topic: str, receipt_handle: str | None
     if Property.DLQ_ORIGIN_TOPIC in properties:
         system.dead_letter_queue.topic = properties[Property.DLQ_ORIGIN_TOPIC]
         system.dead_letter_queue.message_id = properties.get(Property.DLQ_ORIGIN_MESSAGE_ID, "")
-    return pb.Message(
-        topic=resource_of(topic),
-        system_properties=system,
-        body=body,
-        user_properties=[
-            pb.UserProperty(key=key, value=value)
-            for key, value in properties.items()
-            if key not in SYSTEM_NAMES
-        ],
-    )
+    for key, value in properties.items():
+        if key not in SYSTEM_NAMES:
+            shown.user_properties.add(key=key, value=value)
+
+
+def _shown_body(message: StoredMessage) -> tuple[bytes, Encoding]:
+    if not message.sys_flag & _COMPRESSED:
+        return message.body, Encoding.IDENTITY
+    if message.sys_flag & _COMPRESSION_MASK in _ZLIB:
+        return message.body, Encoding.GZIP
+    return message.decompressed_body(), Encoding.IDENTITY
 
 
 def resource_of(name: str) -> Message:
     """A namespace that is part of a name is shown apart."""
-    namespace, percent, rest = name.partition("%")
-    if percent and namespace and rest:
-        return pb.Resource(resource_namespace=namespace, name=rest)
-    return pb.Resource(name=name)
+    namespace, rest = _split_name(name)
+    return pb.Resource(resource_namespace=namespace, name=rest)
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    namespace, _, rest = name.partition("%")
+    return (namespace, rest) if namespace and rest else ("", name)
 
 
 def _md5(body: bytes) -> str:

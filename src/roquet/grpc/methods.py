@@ -143,7 +143,8 @@ class _Request:
         try:
             if not call.client_id:
                 raise RefusedCall(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing")  # noqa: TRY301
-            service.check_access(call, method.needs(request))
+            if service.is_guarded:
+                service.check_access(call, method.needs(request))
             response = method.handle(call, request)
         except Refused as refused:
             response = method.response(status=refusal_status(refused))

@@ -125,7 +125,7 @@ def stored_properties(topic: str, message: Message, kind: MessageType) -> dict[s
         if recovery_ms:
             found[Property.CHECK_IMMUNITY_TIME_S] = str(-(-recovery_ms // 1000))
     properties = {each.key: each.value for each in message.user_properties}
-    properties.update((name, value) for name, value in found.items() if value)
+    properties.update({name: value for name, value in found.items() if value})
     return properties
 
 

@@ -28,6 +28,9 @@ _MARGIN_S: Final = 0.2
 RENEWED_MS: Final = 60_000
 
 
+_FIRST: Final = pb.ReceiveMessageResponse(status=status_of(Code.OK)).SerializeToString()
+
+
 class Wish(NamedTuple):
     """What a client asked for. `broker_name` is empty if any will do."""
 
@@ -101,13 +104,13 @@ def late_receipt() -> RefusedCall:
 
 
 def ack_answer(request: Message, statuses: list[Message]) -> Message:
-    entries = [
-        pb.AckMessageResultEntry(
-            message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status
+    response = pb.AckMessageResponse(status=common_status(statuses))
+    for entry, status in zip(request.entries, statuses, strict=True):
+        result = response.entries.add(
+            message_id=entry.message_id, receipt_handle=entry.receipt_handle
         )
-        for entry, status in zip(request.entries, statuses, strict=True)
-    ]
-    return pb.AckMessageResponse(status=common_status(statuses), entries=entries)
+        result.status.CopyFrom(status)
+    return response
 
 
 def poll_s(call: Call, request: Message) -> float:
@@ -120,20 +123,16 @@ def poll_s(call: Call, request: Message) -> float:
     return wait_s
 
 
-def send_messages(call: Call, messages: Iterable[Message], now_ms: int) -> None:
-    _send(call, pb.ReceiveMessageResponse(status=status_of(Code.OK)))
-    for message in messages:
-        _send(call, pb.ReceiveMessageResponse(message=message))
+def send_messages(call: Call, responses: Iterable[Message], now_ms: int) -> None:
+    """Each response has one message."""
     last = pb.ReceiveMessageResponse()
     put_time(last.delivery_timestamp, now_ms)
-    _send(call, last)
-    call.finish()
+    call.answer(
+        _FIRST,
+        *[each.SerializeToString() for each in responses],
+        last.SerializeToString(),
+    )
 
 
 def finish_empty(call: Call, status: Message) -> None:
-    _send(call, pb.ReceiveMessageResponse(status=status))
-    call.finish()
-
-
-def _send(call: Call, response: Message) -> None:
-    call.send(response.SerializeToString())
+    call.answer(pb.ReceiveMessageResponse(status=status).SerializeToString())

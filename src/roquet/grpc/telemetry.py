@@ -25,6 +25,10 @@ class SettingsTaker(Protocol):
     @property
     def clients(self) -> GrpcClients[Any]: ...
 
+    @property
+    def is_guarded(self) -> bool:
+        """Whether there are rights to check."""
+
     def check_access(self, call: Call, needs: Iterable[Need]) -> None: ...
 
     def take_settings(self, call: Call, settings: Message) -> None:

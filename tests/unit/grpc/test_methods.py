@@ -171,6 +171,51 @@ async def test_received_messages_are_acknowledged(bed: BrokerBed, client: GrpcTe
     assert await received(client, wish()) == []
 
 
+async def test_acks_that_come_together_are_written_together(
+    bed: BrokerBed, client: GrpcTestClient
+) -> None:
+    await as_consumer(client)
+    queued = [message(body=b"%d" % index, message_id=f"id-{index}") for index in range(8)]
+    await sent(client, *queued)  # To one queue.
+    found = await received(client, wish())
+    assert len(found) == 8
+    broker = bed.broker
+    before = broker.store.log_end
+    stream_ids = [client.start("AckMessage", ack(each)) for each in found]
+    for each in stream_ids:
+        answered = pb.AckMessageResponse.FromString((await client.finished(each)).messages[0])
+        assert [entry.status.code for entry in answered.entries] == [Code.OK]
+    together = broker.store.log_end - before
+    assert broker.waiting.pops.in_flight.count == 0
+    await sent(client, *queued)
+    found = await received(client, wish())
+    before = broker.store.log_end
+    for each in found:
+        assert await client.refused("AckMessage", ack(each)) == Code.OK
+    assert together < broker.store.log_end - before
+
+
+async def test_a_change_comes_after_the_acks_before_it(
+    bed: BrokerBed, client: GrpcTestClient
+) -> None:
+    await as_consumer(client)
+    await sent(client, message())
+    (found,) = await received(client, wish())
+    change = pb.ChangeInvisibleDurationRequest(
+        group=pb.Resource(name=GROUP),
+        topic=pb.Resource(name="normal"),
+        receipt_handle=found.system_properties.receipt_handle,
+        invisible_duration=pb.Duration(seconds=10),
+    )
+    stream_ids = [
+        client.start("AckMessage", ack(found)),
+        client.start("ChangeInvisibleDuration", change),
+    ]
+    for each in stream_ids:
+        await client.finished(each)
+    assert bed.broker.waiting.pops.in_flight.count == 0
+
+
 async def test_a_receive_waits_for_a_message(client: GrpcTestClient) -> None:
     await as_consumer(client)
     stream = client.start("ReceiveMessage", wish(long_polling_timeout=pb.Duration(seconds=20)))

@@ -20,11 +20,12 @@ from roquet.grpc.codes import (
     refusal_status,
     status_of,
 )
+from roquet.grpc.in_broker.ack_turn import Ack, AckTurn, Result
 from roquet.grpc.in_broker.receiving import send_to_dlq
 from roquet.grpc.in_broker.registration import Held
 from roquet.grpc.in_broker.routing import found_topic
 from roquet.grpc.names import group_name
-from roquet.grpc.receives import ack_answer, changed_ms, check_entries, late_receipt
+from roquet.grpc.receives import changed_ms, check_entries, late_receipt
 from roquet.grpc.schema import Message, pb
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
@@ -35,32 +36,28 @@ from roquet.store.reading.queue_reading import QueueReadLimits
 
 
 def ack_message(
-    broker: Broker, client: GrpcClient[Held] | None, call: Call, request: Message
+    broker: Broker, turn: AckTurn, client: GrpcClient[Held] | None, call: Call, request: Message
 ) -> None:
     """Raises Refused."""
     check_is_master(broker.config)
     group, topic = group_name(request.group), found_topic(broker, request.topic).topic_name
     check_entries(request)
-    ends = [0]
-    statuses = []
+    end = 0
+    results: list[Result] = []
     for entry in request.entries:
         try:
             queue, receipt = _held(broker, group, topic, entry.receipt_handle)
-            ends.append(acknowledge(broker, queue, receipt, (receipt.offset,)))
-            statuses.append(status_of(Code.OK))
+            if receipt.revive_queue_id == ORDERED_QUEUE_ID:
+                end = max(end, acknowledge(broker, queue, receipt, (receipt.offset,)))
+                results.append(status_of(Code.OK))
+            else:
+                key = PopKey(queue, receipt.start_offset, receipt.pop_time_ms)
+                results.append(turn.join(key, receipt.offset))
             if client is not None:
                 client.held.pop(entry.receipt_handle, None)
         except Refused as refused:
-            statuses.append(refusal_status(refused))
-
-    def answer(code: ResponseCode) -> None:
-        found = statuses
-        if code is not ResponseCode.SUCCESS:
-            late = status_of(code_of(code), "the message may come again")
-            found = [late if each.code == Code.OK else each for each in statuses]
-        call.answer(ack_answer(request, found).SerializeToString())
-
-    broker.messages.acks.when_settled(max(ends), answer, OnTimeout.REFUSE)
+            results.append(refusal_status(refused))
+    turn.add(Ack(call, request, results), end)
 
 
 def change_invisible_duration(

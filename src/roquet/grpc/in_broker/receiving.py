@@ -32,10 +32,10 @@ from roquet.grpc.clients import GrpcClient
 from roquet.grpc.codes import Code, RefusedCall, refusal_status, status_of
 from roquet.grpc.in_broker.registration import Held, hold, release
 from roquet.grpc.in_broker.routing import found_topic
-from roquet.grpc.message_form import shown_message
+from roquet.grpc.message_form import put_message
 from roquet.grpc.names import group_name
 from roquet.grpc.receives import Wish, finish_empty, poll_s, send_messages, wish_of
-from roquet.grpc.schema import Message
+from roquet.grpc.schema import Message, pb
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.errors import BadMessage, TooLarge
@@ -188,7 +188,7 @@ class _Receiving:
             self._wanted.pop.consumer_group,
             self._wanted.pop.topic,
             len(messages),
-            sum(len(each.body) for each in messages),
+            sum(len(each.message.body) for each in messages),
         )
         send_messages(self._call, messages, self._broker.clock.now_ms())
 
@@ -220,7 +220,10 @@ class _Receiving:
             if is_wanted and message.reconsume_times >= attempts_max:
                 send_to_dlq(broker, message, pop.consumer_group)
                 is_wanted = False
-            shown = shown_message(message, pop.topic, receipt.text) if is_wanted else None
+            shown = None
+            if is_wanted:
+                shown = pb.ReceiveMessageResponse()
+                put_message(shown.message, message, pop.topic, receipt.text)
         except (BadMessage, TooLarge, Refused):
             return None  # It comes again when its time is over.
         if shown is None:

@@ -20,7 +20,7 @@ from roquet.grpc.codes import (
     RefusedCall,
     Resolution,
     code_of,
-    common_status,
+    put_status,
     status_of,
 )
 from roquet.grpc.in_broker.routing import found_topic
@@ -67,23 +67,19 @@ def send_message(broker: Broker, call: Call, request: Message) -> None:
     end = max(each.physical_offset + each.size for each, _ in stored)
 
     def answer(code: ResponseCode) -> None:
-        status = status_of(code_of(code))
-        entries = [
-            pb.SendResultEntry(
-                status=status,
-                message_id=message.system_properties.message_id,
-                transaction_id=transaction_id_of(appended.physical_offset)
-                if kind is MessageType.TRANSACTION
-                else "",
-                offset=appended.queue_offset,
-                recall_handle=recall_handle,
-            )
-            for message, (appended, recall_handle), kind in zip(
-                messages, stored, kinds, strict=True
-            )
-        ]
-        statuses = [each.status for each in entries]
-        response = pb.SendMessageResponse(status=common_status(statuses), entries=entries)
+        status = code_of(code)
+        response = pb.SendMessageResponse()
+        put_status(response.status, status)
+        for message, (appended, recall_handle), kind in zip(messages, stored, kinds, strict=True):
+            # Filled where it is: what is built apart is copied.
+            entry = response.entries.add()
+            put_status(entry.status, status)
+            entry.message_id = message.system_properties.message_id
+            entry.offset = appended.queue_offset
+            if kind is MessageType.TRANSACTION:
+                entry.transaction_id = transaction_id_of(appended.physical_offset)
+            if recall_handle:
+                entry.recall_handle = recall_handle
         call.answer(response.SerializeToString())
 
     broker.messages.acks.when_settled(end, answer, OnTimeout.REPORT)
@@ -141,7 +137,8 @@ def _append(
     )
     if kind is MessageType.TRANSACTION:
         return prepare(broker, new, topic.topic_name), ""
-    waiting = postponed(broker, new)
+    # Only what the kind says can make it wait: users cannot set properties of the system.
+    waiting = postponed(broker, new) if kind is MessageType.DELAY else None
     if waiting is None:
         return append_message(broker.messages, new), ""
     return append_waiting(broker, waiting), handle_of(waiting, broker.config.broker_name) or ""

@@ -8,6 +8,7 @@ from roquet.broker.membership import connection_lost
 from roquet.grpc.calls import Call, GrpcStatus
 from roquet.grpc.clients import GrpcClient, GrpcClients
 from roquet.grpc.codes import refusal_status
+from roquet.grpc.in_broker.ack_turn import AckTurn
 from roquet.grpc.in_broker.acking import ack_message, change_invisible_duration, forward_to_dlq
 from roquet.grpc.in_broker.elsewhere import Elsewhere
 from roquet.grpc.in_broker.receiving import receive_message
@@ -38,6 +39,7 @@ class BrokerService:
         self._serving = serving
         self._services = services
         self._elsewhere = Elsewhere()
+        self._ack_turn = AckTurn(serving)
         self.clients: GrpcClients[Held] = GrpcClients(self)
 
     @property
@@ -66,6 +68,10 @@ class BrokerService:
             connection_lost(broker, client)
             for each in held:
                 release(broker, each)
+
+    @property
+    def is_guarded(self) -> bool:
+        return self._broker.access.guard is not None
 
     def check_access(self, call: Call, needs: Iterable[Need]) -> None:
         """Raises RefusedCall. Without access control everything is allowed."""
@@ -129,13 +135,16 @@ class BrokerService:
         recall_message(self._broker, call, request)
 
     def receive_message(self, call: Call, request: Message) -> None:
+        self._ack_turn.flush()
         receive_message(self._broker, self.clients.of(call), call, request)
 
     def ack_message(self, call: Call, request: Message) -> None:
-        ack_message(self._broker, self.clients.find(call), call, request)
+        ack_message(self._broker, self._ack_turn, self.clients.find(call), call, request)
 
     def change_invisible_duration(self, call: Call, request: Message) -> None:
+        self._ack_turn.flush()
         change_invisible_duration(self._broker, self.clients.find(call), call, request)
 
     def forward_to_dlq(self, call: Call, request: Message) -> None:
+        self._ack_turn.flush()
         forward_to_dlq(self._broker, self.clients.find(call), call, request)

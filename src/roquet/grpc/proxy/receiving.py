@@ -25,7 +25,7 @@ from roquet.client.received import PopReceipt, ReceivedMessage
 from roquet.grpc.calls import Call
 from roquet.grpc.clients import HELD_COUNT_MAX, HELD_S_MAX, RENEW_BEFORE_MS, GrpcClient
 from roquet.grpc.codes import Code, RefusedCall, refusal_status, status_of
-from roquet.grpc.message_form import shown_message
+from roquet.grpc.message_form import put_message
 from roquet.grpc.names import group_name, topic_name
 from roquet.grpc.proxy.cluster import Cluster, refusal_of
 from roquet.grpc.receives import (
@@ -353,7 +353,8 @@ class _Delivery:
                     wish.group, wish.topic, receipt, record.physical_offset, record.message_id
                 )
                 return None
-            shown = shown_message(record, wish.topic, handle.text)
+            shown = pb.ReceiveMessageResponse()
+            put_message(shown.message, record, wish.topic, handle.text)
         except (BadMessage, TooLarge, ClientError, NetError) as error:
             log.warning("a message of %s comes again in its time: %s", wish.group, error)
             return None

@@ -108,6 +108,10 @@ class ProxyService:
         producers = [ProducerData(group_name=topic) for topic in sorted(self._topics)]
         return Heartbeat(client_id=client_id, producer_data_set=producers)
 
+    @property
+    def is_guarded(self) -> bool:
+        return self._accounts is not None
+
     def check_access(self, call: Call, needs: Iterable[Need]) -> None:
         """Raises RefusedCall."""
         if self._accounts is None:

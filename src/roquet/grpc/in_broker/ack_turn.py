@@ -1,0 +1,91 @@
+"""Acks that come in one turn of the event loop, written together.
+
+SDKs acknowledge each message of a receive by a call of its own, and mostly all of them at once.
+What is for one pop becomes one record of the journal. No ack is answered before it is written.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple, final
+
+from roquet.broker.broker import Broker
+from roquet.broker.messages.acks import OnTimeout
+from roquet.broker.pop.in_flight import PopKey
+from roquet.grpc.calls import Call, GrpcStatus
+from roquet.grpc.codes import Code, code_of, refusal_status, status_of
+from roquet.grpc.receives import ack_answer
+from roquet.grpc.schema import Message
+from roquet.net.errors import Refused
+from roquet.protocol.codes import ResponseCode
+
+# Of an entry: its status, or the pop that it is written with.
+Result = Message | PopKey
+
+
+class Ack(NamedTuple):
+    """A call, with a result for each of its entries."""
+
+    call: Call
+    request: Message
+    results: list[Result]
+
+
+@final
+class AckTurn:
+    """Belongs to the event loop. `serving` is the current broker, None while it restarts."""
+
+    def __init__(self, serving: Callable[[], Broker | None]) -> None:
+        self._serving = serving
+        self._acks: list[Ack] = []
+        self._offsets: dict[PopKey, list[int]] = {}
+        # Of what is written already.
+        self._end = 0
+
+    def join(self, key: PopKey, offset: int) -> PopKey:
+        """One more message of a pop; the result of its entry."""
+        self._offsets.setdefault(key, []).append(offset)
+        return key
+
+    def add(self, ack: Ack, end: int) -> None:
+        """Answered when all of it is written, and the log is safe up to `end`."""
+        if not self._acks:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._acks.append(ack)
+        self._end = max(self._end, end)
+
+    def flush(self) -> None:
+        """Whatever changes what is out must come after the acks that came before it."""
+        if not self._acks:
+            return
+        acks, self._acks = self._acks, []
+        offsets, self._offsets = self._offsets, {}
+        end, self._end = self._end, 0
+        broker = self._serving()
+        if broker is None:
+            for each in acks:
+                each.call.finish(GrpcStatus.UNAVAILABLE, "the broker restarts")
+            return
+        statuses = {}
+        for key, acked in offsets.items():
+            try:
+                end = max(end, broker.waiting.pops.note_acks(key, acked))
+                statuses[key] = _OK
+            except Refused as refused:
+                statuses[key] = refusal_status(refused)
+        broker.messages.acks.when_settled(
+            end, lambda code: _answer_all(acks, statuses, code), OnTimeout.REFUSE
+        )
+
+
+def _answer_all(acks: list[Ack], statuses: dict[PopKey, Message], code: ResponseCode) -> None:
+    late = _OK
+    if code is not ResponseCode.SUCCESS:
+        late = status_of(code_of(code), "the message may come again")
+    for call, request, results in acks:
+        found = [statuses[each] if isinstance(each, PopKey) else each for each in results]
+        if late is not _OK:
+            found = [late if each.code == Code.OK else each for each in found]
+        call.answer(ack_answer(request, found).SerializeToString())
+
+
+_OK = status_of(Code.OK)
