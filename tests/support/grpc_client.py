@@ -129,6 +129,12 @@ class GrpcTestClient:
         with suppress(ConnectionError):
             await self.until(lambda: self.is_closed)
 
+    async def read_without_window(self) -> None:
+        """Until the server closes the connection; nothing that was read is acknowledged."""
+        with suppress(ConnectionError):
+            while await self._reader.read(65536):
+                pass
+
     def _take(self, events: Sequence[Any]) -> None:
         for event in events:
             if isinstance(event, h2.events.ConnectionTerminated):

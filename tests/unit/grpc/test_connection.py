@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+from msgspec.structs import replace
 
 from roquet.clock import SystemClock
 from roquet.grpc.calls import Call, GrpcStatus, read_timeout
@@ -21,6 +22,13 @@ LIMITS = GrpcLimits(
     request_timeout_s=0.5,
     unread_size_max=1 << 20,
 )
+
+
+_EMPTY_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+SLOW_READERS = [
+    replace(LIMITS, unread_timeout_s=0.5),
+    replace(LIMITS, unread_size_max=50_000),
+]
 
 
 class Echo:
@@ -95,12 +103,47 @@ async def test_too_many_headers_reset_the_stream() -> None:
         assert stream.reset_code is not None
 
 
-@pytest.mark.parametrize("kind", ["reset", "ping"])
+async def test_headers_that_grow_when_they_are_unpacked_reset_the_stream() -> None:
+    """One byte on the wire is a header of the table: the bytes of what it stands for count."""
+    async with served() as (port, _), grpc_client(port) as client:
+        # Taken into the table with the first call, and only named from then on.
+        await client.finished(client.start("Echo", b"", large="x" * 400))
+        stream_id = client.h2.get_next_available_stream_id()
+        headers = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", "/Echo"),
+            (":authority", "a"),
+        ]
+        client.h2.send_headers(stream_id, [*headers, *[("large", "x" * 400)] * 20])
+        client.streams[stream_id] = GrpcStream()
+        client.flush()
+        assert (await client.finished(stream_id)).reset_code is not None
+
+
+@pytest.mark.parametrize("limits", SLOW_READERS, ids=["time", "size"])
+async def test_a_peer_that_does_not_read_costs_its_connection(
+    limits: GrpcLimits, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(limits) as (port, _), grpc_client(port) as client:
+        stream = client.start("Echo")
+        await client.until(lambda: client.h2.remote_settings.max_concurrent_streams == 4)
+        # More than the window of 64 KB, which it does not open any further.
+        for _ in range(150):
+            client.send(stream, bytes(900))
+        async with asyncio.timeout(30.0):
+            await client.read_without_window()
+    assert "read too little" in caplog.text or "bytes unread" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["reset", "ping", "settings"])
 async def test_a_flood_ends_the_connection(kind: str) -> None:
     async with served() as (port, _), grpc_client(port) as client:
         for _ in range(200):
             if kind == "ping":
                 client.h2.ping(b"12345678")
+            elif kind == "settings":
+                client.writer.write(_EMPTY_SETTINGS)
             else:
                 client.reset(client.start("Echo"))
         client.flush()
