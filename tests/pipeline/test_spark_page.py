@@ -26,7 +26,7 @@ def test_its_pieces_print_what_was_sent(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    reading, filtering, looking, framing = (
+    reading, filtering, looking, watching, framing = (
         block.text for block in blocks_of(PAGE) if block.language == "python"
     )
     with Producer(cluster.name_server, "shop") as producer:
@@ -42,14 +42,14 @@ def test_its_pieces_print_what_was_sent(
     ingest(spark, plan)
     path = tmp_path / "page.py"
     # Spark's own process has a directory of its own to look for the lake in.
-    program = reading + filtering + looking.replace("lake", str(lake)) + framing
+    program = reading + filtering + looking.replace("lake", str(lake)) + watching + framing
     path.write_text(program.replace("127.0.0.1:9876", cluster.name_server))
     try:
         runpy.run_path(str(path))
     finally:
         # It is the session of other tests, too.
         spark.conf.unset(FILTER_PUSHDOWN)
-    *lines, paid_count, counts, frame_count = capsys.readouterr().out.splitlines()
+    *lines, paid_count, counts, address, frame_count = capsys.readouterr().out.splitlines()
     cells = [line.strip("|").split("|") for line in lines if line.startswith("|")]
     assert sorted([each.strip() for each in row] for row in cells) == [
         ["new", "2"],
@@ -58,6 +58,7 @@ def test_its_pieces_print_what_was_sent(
     ]
     assert paid_count == "1"
     assert counts.split() == ["3", "3", "3"]
+    assert address.startswith("http://")
     assert frame_count == "3"
 
 
