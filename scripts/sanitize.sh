@@ -12,8 +12,10 @@ tests=("$@")
 if [ ${#tests[@]} -eq 0 ]; then
     tests=(
         tests/unit/broker/fast_path
+        tests/unit/broker/pop/test_journal_writing.py
         tests/unit/client/push/test_offset_book.py
         tests/unit/protocol/messages
+        tests/unit/protocol/templates
         tests/unit/protocol/test_binary.py
         tests/unit/protocol/test_frame.py
         tests/unit/protocol/test_golden_frames.py
