@@ -1,7 +1,11 @@
 """`roquet sql`."""
 
 import json
+import os
+import sysconfig
 from pathlib import Path
+from signal import SIGINT
+from subprocess import DEVNULL, PIPE, Popen
 
 import pytest
 
@@ -10,6 +14,7 @@ from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.metadata import LakeSettings
 from tests.support.command_line import Finished, roquet
 from tests.support.drafts import draft
+from tests.support.eventually import wait_until
 from tests.support.lake_rows import message_batch, staged_rows
 from tests.support.stores import opened
 from tests.unit.cli.conftest import Shop
@@ -67,3 +72,32 @@ def test_a_mistake_is_one_line(arguments: tuple[str, ...], exit_code: int, says:
 def test_without_duckdb_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql, "find_spec", lambda _: None)
     assert "pip install roquet[sql]" in roquet("sql", "select 1").stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select count(*) from orders, range(1000000000000) where range % 7 = 3",
+        "select range from orders, range(1000000000000) where range % 7 = 3",
+    ],
+    ids=["while it computes", "while it prints"],
+)
+def test_ctrl_c_ends_a_long_statement(shop: Shop, statement: str) -> None:
+    program = str(Path(sysconfig.get_path("scripts")) / "roquet")
+    words = [program, "sql", statement, "-n", shop.name_server, "--format", "csv"]
+    with Popen(words, stdout=DEVNULL, stderr=PIPE, text=True) as process:
+        try:
+            # A start takes a second of it.
+            wait_until(lambda: cpu_s(process.pid) > 4, 120)
+            process.send_signal(SIGINT)
+            _, printed = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert "Traceback" not in printed
+
+
+def cpu_s(process_id: int) -> float:
+    fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -19,6 +19,7 @@ from roquet.pipeline.sql.tables import LakeFiles, MessageTable, Tables
 _UNKNOWN_TABLE: Final = re.compile(r'Table with name "?(?P<name>.+?)"? does not exist')
 # Without these, a condition is part of the scan, and its columns are not in the plan.
 _HIDING_COLUMNS: Final = "filter_pushdown,statistics_propagation,empty_result_pullup"
+_INTERRUPTED: Final = "Query interrupted"
 _TOPICS_SHOWN: Final = 20
 # What a query holds in memory beyond that is written to temporary files.
 _MEMORY: Final = "1GB"
@@ -166,3 +167,8 @@ def _failures_translated(used: Mapping[str, MessageTable]) -> Iterator[None]:
         if isinstance(error, duckdb.InterruptException):
             raise KeyboardInterrupt from None
         raise BadQuery(" ".join(str(error).split())) from None
+    except RuntimeError as error:
+        # So does DuckDB report Ctrl-C while it computes.
+        if str(error) != _INTERRUPTED:
+            raise
+        raise KeyboardInterrupt from None
