@@ -54,8 +54,7 @@ class QueueData(Body, kw_only=True):
 
 class TopicRoute(Body, kw_only=True):
     broker_datas: list[BrokerData] = always([])
-    # By the address of a broker. A name server of 5.x may have null for one that has none.
-    filter_server_table: dict[str, list[str] | None] = always({})
+    filter_server_table: dict[str, list[str]] = always({})  # by the address of a broker
     order_topic_conf: str | None = None  # such as "broker-a:4;broker-b:4"
     queue_datas: list[QueueData] = always([])
     topic_queue_mapping_by_broker: dict[str, QueueMapping] = field(default_factory=dict)
@@ -77,7 +76,7 @@ def endpoints_in(route: TopicRoute) -> dict[str, Address]:
     """The gRPC endpoints of brokers, by the address of the broker."""
     found = {}
     for broker_address, entries in route.filter_server_table.items():
-        for entry in entries or ():
+        for entry in entries:
             endpoint = _read_endpoint(entry)
             if endpoint is not None:
                 found[broker_address] = endpoint

@@ -64,7 +64,13 @@ def test_an_endpoint_is_found_in_the_route_as_it_was_registered(
     ],
 )
 def test_what_is_no_endpoint_is_left_out(entry: str) -> None:
-    assert endpoints_in(TopicRoute(filter_server_table={"b": [entry], "c": None})) == {}
+    assert endpoints_in(TopicRoute(filter_server_table={"b": [entry]})) == {}
+
+
+def test_a_broker_without_an_endpoint_may_have_null() -> None:
+    # So do name servers of 5.x.
+    route = read_body(TopicRoute, b'{"filterServerTable":{"b":null}}')
+    assert endpoints_in(route) == {}
 
 
 def sized(data: bytes) -> bytes:
