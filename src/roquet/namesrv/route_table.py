@@ -480,7 +480,7 @@ class RouteTable:
             clusters.setdefault(group.cluster or "", []).append(name)
         return clusters
 
-    def _filter_servers(self, groups: list[BrokerData]) -> dict[str, list[str] | None]:
+    def _filter_servers(self, groups: list[BrokerData]) -> dict[str, list[str]]:
         keys = [
             BrokerKey(group.cluster or "", address)
             for group in groups
