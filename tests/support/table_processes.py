@@ -28,7 +28,7 @@ _PATIENCE_S: Final = 120
 # Processes are forked from one that has imported everything; it has no threads.
 _processes = get_context("forkserver")
 _processes.set_forkserver_preload(
-    [__name__, "deltalake", "pyiceberg.catalog.sql", "roquet.pipeline.lake.iceberg_transaction"]
+    [__name__, "deltalake", "pyiceberg.catalog.sql", "roquet.pipeline.lake.iceberg_library"]
 )
 
 

@@ -146,6 +146,8 @@ def open_catalog(
     """Closed after each use, it can be used again. Raises BadLake."""
     from pyiceberg.catalog import load_catalog  # noqa: PLC0415
 
+    from roquet.pipeline.lake.iceberg_library import SqliteCatalog  # noqa: PLC0415
+
     properties = {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}
     for name, value in storage.options.items():
         if name in _STORE_PROPERTIES:
@@ -159,7 +161,7 @@ def open_catalog(
             raise BadLake(f"the catalog {reference.uri} cannot be reached: {error}") from None
     file = _sqlite_file(storage, reference, may_create=may_create)
     uri = f"sqlite:///{file}?timeout={_SQLITE_TIMEOUT_S}"
-    return load_catalog(CATALOG_NAME, type="sql", uri=uri, **properties)
+    return SqliteCatalog(CATALOG_NAME, uri=uri, **properties)
 
 
 def _sqlite_file(storage: Storage, reference: CatalogReference, *, may_create: bool) -> Path:

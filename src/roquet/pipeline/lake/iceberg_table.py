@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from roquet.pipeline.lake.iceberg_transaction import TableTransaction
+    from roquet.pipeline.lake.iceberg_library import TableTransaction
 
 _TOPIC: Final = pa.field("topic", pa.string())
 _STORED: Final = "storeTimestamp"
@@ -222,7 +222,7 @@ class IcebergLakeTable:
             yield catalog
 
     def _transaction(self) -> "TableTransaction":
-        from roquet.pipeline.lake.iceberg_transaction import TableTransaction  # noqa: PLC0415
+        from roquet.pipeline.lake.iceberg_library import TableTransaction  # noqa: PLC0415
 
         return TableTransaction(self._table)
 

@@ -1,9 +1,11 @@
 """Which catalog a lake is in: by the option, and by what is stored with it."""
 
+import gc
 from pathlib import Path
 
 import msgspec
 import pytest
+from sqlalchemy.exc import SQLAlchemyError
 
 from roquet.pipeline.errors import BadLake, BadOption
 from roquet.pipeline.lake.files import HIDDEN_PARTITIONING
@@ -22,6 +24,7 @@ from roquet.pipeline.lake.opening import (
     partitioning_of,
 )
 from roquet.pipeline.lake.places import S3Location, Storage
+from tests.support.descriptors import open_count
 from tests.support.lake_rows import message_batch, staged_rows
 from tests.support.ports import free_port
 from tests.support.raising import raises
@@ -80,6 +83,31 @@ def test_a_catalog_that_does_not_answer_is_named(tmp_path: Path) -> None:
     reference = new_catalog(place, f"rest=http://127.0.0.1:{free_port()}")
     with pytest.raises(BadLake, match="cannot be reached"):
         open_catalog(Storage(place), reference)
+
+
+def test_a_file_that_is_no_catalog_is_not_left_open(tmp_path: Path) -> None:
+    place = tmp_path / "lake"
+    file = tmp_path / "catalog.sqlite"
+    file.write_bytes(b"no database, but long enough to be taken for one" * 100)
+    gc.disable()
+    try:
+        with pytest.raises(SQLAlchemyError):
+            open_catalog(Storage(place), new_catalog(place, f"sqlite={file}"))
+        assert open_count(str(file)) == 0
+    finally:
+        gc.enable()
+
+
+def test_a_namespace_that_another_process_created_meanwhile_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "lake"
+    reference = new_catalog(place, f"sqlite={tmp_path / 'catalog.sqlite'}")
+    with open_catalog(Storage(place), reference, may_create=True) as catalog:
+        catalog.create_namespace_if_not_exists("messages")
+        # As it was a moment before.
+        monkeypatch.setattr(type(catalog), "namespace_exists", lambda *_: False)
+        catalog.create_namespace_if_not_exists("messages")
 
 
 @pytest.mark.parametrize(

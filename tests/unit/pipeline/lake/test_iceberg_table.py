@@ -10,7 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.lake import iceberg_transaction
+from roquet.pipeline.lake import iceberg_library
 from roquet.pipeline.lake.files import HIDDEN_PARTITIONING, hidden_partitioning
 from roquet.pipeline.lake.iceberg_catalog import CATALOG_FILE
 from roquet.pipeline.lake.iceberg_table import IcebergLakeTable
@@ -128,8 +128,8 @@ def test_offsets_survive_the_snapshots_that_they_came_with(lake: OpenLake) -> No
 def test_a_table_of_many_commits_keeps_few_snapshots_and_all_that_was_compacted(
     lake: OpenLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(iceberg_transaction, "SNAPSHOTS_MAX", 6)
-    monkeypatch.setattr(iceberg_transaction, "SNAPSHOTS_KEPT", 3)
+    monkeypatch.setattr(iceberg_library, "SNAPSHOTS_MAX", 6)
+    monkeypatch.setattr(iceberg_library, "SNAPSHOTS_KEPT", 3)
     sent = publish_small_files(lake, hours=1, files=3, rows=1)
     before = iceberg_table(lake.place).current_snapshot()
     assert before is not None
@@ -146,8 +146,8 @@ def test_a_table_of_many_commits_keeps_few_snapshots_and_all_that_was_compacted(
 def test_snapshots_that_two_processes_forget_at_once_are_no_obstacle(
     lake: OpenLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(iceberg_transaction, "SNAPSHOTS_MAX", 3)
-    monkeypatch.setattr(iceberg_transaction, "SNAPSHOTS_KEPT", 2)
+    monkeypatch.setattr(iceberg_library, "SNAPSHOTS_MAX", 3)
+    monkeypatch.setattr(iceberg_library, "SNAPSHOTS_KEPT", 2)
     sent = publish_small_files(lake, hours=1, files=2, rows=1)
     other = open_existing_lake(lake.place)
     assert isinstance(other, TableLake)

@@ -1,4 +1,4 @@
-"""Transactions of an Iceberg table whose cost does not grow with each look at them.
+"""Classes of the Iceberg library that do a little more than it does.
 
 A module of its own because it needs the library when it is imported, which others do not.
 """
@@ -6,16 +6,40 @@ A module of its own because it needs the library when it is imported, which othe
 from itertools import pairwise
 from typing import Final, Self, final
 
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import TableUpdate, update_table_metadata
 from pyiceberg.table.update.snapshot import ExpireSnapshots
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 # All of them are read and written with each commit.
 SNAPSHOTS_MAX: Final = 300
 SNAPSHOTS_KEPT: Final = 150
+
+
+@final
+class SqliteCatalog(SqlCatalog):
+    """Leaves no connection open that it cannot use, and other creators do not disturb it."""
+
+    def _init_catalog(self) -> None:
+        try:
+            super()._init_catalog()
+        except SQLAlchemyError:
+            self.close()
+            raise
+
+    def create_namespace(
+        self, namespace: str | Identifier, properties: Properties = EMPTY_DICT
+    ) -> None:
+        try:
+            super().create_namespace(namespace, properties)
+        except IntegrityError:
+            # Another process created it since it was looked up.
+            raise NamespaceAlreadyExistsError(f"{namespace} already exists") from None
 
 
 @final
