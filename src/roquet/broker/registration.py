@@ -143,7 +143,7 @@ class Registrar:
         self._identity = identity
         self.refresh_soon()
 
-    def announce(self, endpoint: Address) -> None:
+    def register_endpoint(self, endpoint: Address) -> None:
         """Where clients of gRPC find this broker; registered soon."""
         self._endpoint = endpoint
         self.refresh_soon()

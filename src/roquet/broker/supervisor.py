@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Name servers that take longer learn of it in the background.
-_ANNOUNCE_TIMEOUT_S: Final = 3.0
+_REGISTRATION_TIMEOUT_S: Final = 3.0
 
 
 @final
@@ -97,22 +97,22 @@ class BrokerSupervisor:
         if self.etcd_tls is not None:
             self.etcd_tls.reload()
 
-    async def announce(self, grpc_place: Address) -> None:
+    async def register_endpoint(self, grpc_place: Address) -> None:
         """Registers where clients of gRPC find this broker, and the ones that it becomes."""
         self._grpc_place = grpc_place
-        self._announce(self.broker)
+        self._register_endpoint(self.broker)
         registrar = self.broker.registrar
         try:
-            async with asyncio.timeout(_ANNOUNCE_TIMEOUT_S):
+            async with asyncio.timeout(_REGISTRATION_TIMEOUT_S):
                 await registrar.until_registered()
         except TimeoutError:
             registrar.refresh_soon()
 
-    def _announce(self, broker: Broker) -> None:
+    def _register_endpoint(self, broker: Broker) -> None:
         if self._grpc_place is not None:
             # For those who ask the broker itself.
             broker.config = replace(broker.config, grpc_port=self._grpc_place.port)
-            broker.registrar.announce(self._grpc_place)
+            broker.registrar.register_endpoint(self._grpc_place)
 
     def stop(self) -> None:
         self._is_stopping.set()
@@ -152,7 +152,7 @@ class BrokerSupervisor:
         start = StartState(self.secret, cut_end, self._ports)
         async with serve_broker(config, self._clock, self._disk, start) as broker:
             self._broker = broker
-            self._announce(broker)
+            self._register_endpoint(broker)
             self._is_serving = True
             if not self._has_begun.done():
                 self._has_begun.set_result(None)

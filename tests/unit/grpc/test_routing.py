@@ -44,7 +44,7 @@ async def started(cluster: LiveCluster, name: str, place: Address | None = None)
     )
     broker.tables.topics.update(topic)
     if place is not None:
-        broker.registrar.announce(place)
+        broker.registrar.register_endpoint(place)
     await broker.registrar.until_registered()
     return broker
 

@@ -39,7 +39,7 @@ async def grpc_endpoint(
     broker = supervisor.broker
     async with serve_grpc(place, broker, lambda: supervisor.serving, clock) as taken_port:
         advertised = advertised_host or broker.config.advertised_host or broker.config.bind_host
-        await supervisor.announce(Address(advertised, taken_port))
+        await supervisor.register_endpoint(Address(advertised, taken_port))
         name = broker.config.broker_name
         log.info("%s serves gRPC at %s", name, place._replace(port=taken_port))
         yield taken_port
