@@ -159,7 +159,7 @@ def test_bodies_are_decoded_by_the_schema_and_what_does_not_fit_is_counted_apart
     send(cluster, topic, 10)
     with Producer(cluster.name_server, "sellers") as producer:
         producer.send(Message(topic, b'{"price": 5}'))
-    reader = reader_of(cluster, lake, topic, jsonSchema="price int")
+    reader = reader_of(cluster, lake, topic, bodySchema="price int")
     start = reader.initialOffset()
     lake.publish(stage(reader, start, next_batch(reader, start)), "price int")
     assert (lake.state.row_count, lake.state.quarantined_count) == (1, 10)
