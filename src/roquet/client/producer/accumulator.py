@@ -60,7 +60,7 @@ from roquet.client.producer.outgoing import (
     property_text,
     taken,
 )
-from roquet.client.producer.queue_choice import ANYWHERE, QueueRounds, Target
+from roquet.client.producer.queue_choice import ANYWHERE, Target
 from roquet.client.producer.receipt import ProducerStatistics, SendReceipt
 from roquet.client.producer.sender import Sender
 from roquet.client.producer.window import Window
@@ -450,7 +450,8 @@ class Accumulator:
         is_left = session.sender.fast_sends is None or session.batcher is not None
         if is_left or self.property_sources or instance.peers.tls() is not None:
             return None
-        rounds = QueueRounds(clock, avoid_slow_brokers=False)
+        # Turns that both threads take at once may be the same one, which does no harm.
+        rounds = session.sender.rounds
         templates = SendTemplates(self.config)
         unique_ids = instance.unique_ids.another(secrets.randbits(32))
         return ThreadSends(

@@ -203,7 +203,7 @@ class FastSends:
 
 class ThreadSends(NamedTuple):
     """What a thread needs to make first attempts on its own. It shares only what the loop's thread
-    may change at any time, the routes and the connections; turns, templates and ids are its own."""
+    may change at any time: routes, connections and turns; templates and ids are its own."""
 
     sends: FastSends
     messages: FastMessages

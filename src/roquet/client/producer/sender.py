@@ -113,12 +113,12 @@ class Sender:
             frozenset(config.retry_codes), config.retry_not_safe, config.retry_unknown
         )
         self._new_topic = NewTopic(config.template_topic, config.new_topic_queue_count)
-        self._rounds = QueueRounds(clock, avoid_slow_brokers=config.avoid_slow_brokers)
+        self.rounds = QueueRounds(clock, avoid_slow_brokers=config.avoid_slow_brokers)
         self._templates = SendTemplates(config)
         # A producer with hooks, signatures or brokers to avoid has more to do in each attempt.
         is_fast = not (hooks or config.avoid_slow_brokers or instance.requests.is_signed)
         self.fast_sends = (
-            FastSends(config, instance, clock, self._rounds, self._templates) if is_fast else None
+            FastSends(config, instance, clock, self.rounds, self._templates) if is_fast else None
         )
         self._loop = asyncio.get_running_loop()
 
@@ -388,11 +388,11 @@ class Sender:
             return target.queue
         if target.order_key is not None:
             return queue_of_key(route.queues, target.order_key)
-        return self._rounds.next(route.queues, failed_broker)
+        return self.rounds.next(route.queues, failed_broker)
 
     def _note_latency(self, queue: QueueRef, begin_s: float, *, has_failed: bool) -> None:
         latency_s = self._loop.time() - begin_s
-        self._rounds.note(queue.broker_name, latency_s, has_failed=has_failed)
+        self.rounds.note(queue.broker_name, latency_s, has_failed=has_failed)
 
     async def _check_timers(self, address: str, timeout_s: float) -> None:
         if not await self._instance.heartbeats.has_timers(address, timeout_s):

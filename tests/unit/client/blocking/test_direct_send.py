@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from roquet.net.blocking_connection import BlockingConnection
 from roquet.net.router import Answer, Request
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.headers.messages import SendMessageHeaderV2
+from roquet.testing.blocking import BlockingCluster
 from tests.support.eventually import eventually
 from tests.support.scripted_cluster import (
     Script,
@@ -247,3 +249,11 @@ async def test_a_message_that_cannot_be_sent_is_refused_in_both_ways() -> None:
         finally:
             await asyncio.to_thread(producer.close)
     assert len(cluster.brokers[0].sends) == 2
+
+
+def test_threads_and_the_loop_take_turns_together() -> None:
+    with BlockingCluster(brokers=2) as cluster:
+        topic = cluster.new_topic(queues=4)
+        with Producer(cluster.name_server, "shop") as producer:
+            used = Counter(producer.send(Message(topic, b"x")).queue for _ in range(24))
+    assert sorted(used.values()) == [3] * 8
