@@ -74,7 +74,7 @@ def test_without_duckdb_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     assert "pip install roquet[sql]" in roquet("sql", "select 1").stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full("computes on all cores for seconds")
 @pytest.mark.parametrize(
     "statement",
     [

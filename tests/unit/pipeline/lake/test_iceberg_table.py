@@ -68,6 +68,8 @@ def test_the_library_does_not_repeat_commits_by_itself(lake: OpenLake) -> None:
         transaction.update_snapshot().fast_append(),
     ):
         pass
+    for each in (first, second):
+        each.catalog.close()
 
 
 def test_files_are_skipped_by_offsets_and_by_hidden_hours(lake: OpenLake) -> None:
@@ -213,7 +215,9 @@ def test_a_catalog_that_is_gone_is_reported_and_not_created_empty(tmp_path: Path
 
 
 def test_a_table_of_another_program_is_refused(lake: OpenLake) -> None:
-    with iceberg_table(lake.place).transaction() as transaction:
+    table = iceberg_table(lake.place)
+    with table.transaction() as transaction:
         transaction.remove_properties("roquet.settings")
+    table.catalog.close()
     with pytest.raises(BadLake, match="not created by"):
         open_existing_lake(lake.place)
