@@ -14,11 +14,12 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import TableUpdate, update_table_metadata
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 # All of them are read and written with each commit.
 SNAPSHOTS_MAX: Final = 300
 SNAPSHOTS_KEPT: Final = 150
+_EXISTS: Final = "already exists"
 
 
 @final
@@ -31,6 +32,15 @@ class SqliteCatalog(SqlCatalog):
         except SQLAlchemyError:
             self.close()
             raise
+
+    def create_tables(self) -> None:
+        while True:
+            try:
+                return super().create_tables()
+            except OperationalError as error:
+                # Another process created one since it was looked up; the next look finds it.
+                if _EXISTS not in str(error):
+                    raise
 
     def create_namespace(
         self, namespace: str | Identifier, properties: Properties = EMPTY_DICT
