@@ -17,7 +17,7 @@ from typing import Final
 from deltalake import DeltaTable
 
 from roquet.pipeline.lake.entries import ENTRY_VERSION, LakeEntry, LakePiece
-from roquet.pipeline.lake.iceberg_transaction import SNAPSHOTS_MAX
+from roquet.pipeline.lake.iceberg_library import SNAPSHOTS_MAX
 from roquet.pipeline.lake.opening import open_existing_lake, open_lake
 from tests.support.lake_pieces import QUEUE
 from tests.support.lake_rows import message_batch, staged_rows
