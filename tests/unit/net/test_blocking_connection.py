@@ -55,7 +55,7 @@ def test_a_response_may_come_in_pieces(pair: tuple[BlockingConnection, socket.so
     connection, peer = pair
 
     def answer(peer: socket.socket) -> None:
-        # One that nobody waits for comes first, and a request, which is nobody's.
+        # A response to no call comes first, and a request, which is ignored.
         for byte in response(99) + request(0) + response(0, "right"):
             peer.sendall(bytes([byte]))
 

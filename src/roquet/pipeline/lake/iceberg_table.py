@@ -217,7 +217,7 @@ class IcebergLakeTable:
 
     @contextmanager
     def _catalog(self) -> Iterator["Catalog"]:
-        """No connection is kept between uses: nobody closes a table."""
+        """No connection is kept between uses: a table is never closed."""
         with iceberg_errors(self._storage), self._opened as catalog:
             yield catalog
 

@@ -3,7 +3,7 @@
     bodies --BodyDecoder.decode--> rows with columns, and rows for the quarantine with their reason
 
 Duty: which columns a lake has, how they evolve, and how a body is decoded into them. A `BodySchema`
-has all that: it is stored with the lake, and sent to tasks, so that tasks ask nobody else. What a
+has all that: it is stored with the lake, and sent to tasks, so that tasks ask no registry. What a
 task cannot decode because its schema is not there yet is reported to the driver, which asks the
 registry and plans again.
 Dependencies: `body_schema.py` is the value, `written_bodies.py` its decoder, by `avro_bodies.py`
