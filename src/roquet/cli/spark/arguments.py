@@ -117,7 +117,7 @@ def define_bodies(parser: ArgumentParser) -> None:
     )
 
 
-def body_options(given: Namespace) -> "BodyOptions":
+def body_options(given: Namespace, *, infer: bool = False) -> "BodyOptions":
     from roquet.pipeline.lake.schemas.choosing import BodyOptions  # noqa: PLC0415
 
     return BodyOptions(
@@ -126,6 +126,7 @@ def body_options(given: Namespace) -> "BodyOptions":
         protobuf_schema=given.protobuf_schema,
         protobuf_message=given.protobuf_message,
         registry=given.registry,
+        infer=infer,
     )
 
 

@@ -26,9 +26,12 @@ from roquet.cli.spark.watching import watched
 from roquet.reporting import FINISHED, INTERRUPTED, MISUSED, Report, Reporter
 
 if TYPE_CHECKING:
+    from roquet.pipeline.jobs.infer import InferredColumns
     from roquet.pipeline.lake.entries import LakeEntry
 
 _LAKE: Final = "The lake, created if missing: a directory, or s3://bucket/prefix."
+# Fields that --infer found no type for; the number of others is shown.
+_LEFT_OUT_SHOWN: Final = 20
 _FORMATS: Final = ("parquet", "delta", "iceberg")
 _INGEST_DESCRIPTION: Final = """\
 Ingest topics into a lake of Parquet files, each message exactly once.
@@ -102,6 +105,11 @@ def _define_ingest_lake(parser: ArgumentParser) -> None:
     _define_format(parser)
     define_bodies(parser)
     parser.add_argument(
+        "--infer",
+        action="store_true",
+        help="Add the columns that JSON bodies of the first messages have; those of the lake stay.",
+    )
+    parser.add_argument(
         "--available-now",
         action="store_true",
         help="Stop when everything stored so far is in the lake; default: run until interrupted.",
@@ -147,7 +155,9 @@ def _run_ingest(reporter: Reporter, given: Namespace) -> int:
         IngestProgress,
         check_cluster,
         check_plan,
+        inferred_columns,
         ingest,
+        with_columns,
     )
 
     plan = IngestPlan(
@@ -159,10 +169,14 @@ def _run_ingest(reporter: Reporter, given: Namespace) -> int:
         format=given.format,
         catalog=given.catalog,
         partition_by=given.partition_by,
-        bodies=body_options(given),
+        bodies=body_options(given, infer=given.infer),
     )
     check_plan(plan)
     check_cluster(plan)
+    if given.infer:
+        found = inferred_columns(plan)
+        _show_inferred(reporter, found)
+        plan = with_columns(plan, found)
     with (
         session(reporter, given) as spark,
         reporter.progress("messages") as progress,
@@ -181,6 +195,20 @@ def _run_ingest(reporter: Reporter, given: Namespace) -> int:
         elapsed_s = time.monotonic() - started_s
     reporter.finish(Report(report._asdict() | speed_of(report.messages, elapsed_s)))
     return FINISHED if report.is_complete or not given.available_now else INTERRUPTED
+
+
+def _show_inferred(reporter: Reporter, found: "InferredColumns") -> None:
+    reporter.say(f"columns, by the first {found.messages} messages: {found.columns}")
+    if found.not_json:
+        reporter.say(f"{found.not_json} of them are no JSON objects, and will be quarantined")
+    if found.left_out:
+        shown = list(found.left_out.items())[:_LEFT_OUT_SHOWN]
+        more = len(found.left_out) - len(shown)
+        reporter.say(
+            "without a column: "
+            + ", ".join(f"{path} ({reason})" for path, reason in shown)
+            + (f", and {more} more" if more else "")
+        )
 
 
 def _source_options(given: Namespace) -> dict[str, str]:

@@ -16,6 +16,7 @@ from threading import Event
 from typing import Final, NamedTuple, final
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -23,6 +24,7 @@ from roquet.errors import RoquetError
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.durable_files import create_once, make_directories
 from roquet.pipeline.errors import BadLake, BadOption, PlanOutdated, SchemaUnknown
+from roquet.pipeline.jobs.infer import InferredColumns, infer
 from roquet.pipeline.lake.entries import LakeEntry, LakePiece
 from roquet.pipeline.lake.lake import Lake, LakeRole
 from roquet.pipeline.lake.metadata import FILE_ROWS_MAX_DEFAULT, LakeSettings
@@ -122,6 +124,8 @@ def ingest(
 
     Raises BadOption, BadSchema, BadLake, and QueryFailed with what ended the query.
     """
+    if plan.bodies.infer:
+        plan = with_columns(plan, inferred_columns(plan))
     source, settings = _source_options(plan), check_plan(plan)
     schema = body_schema_of(plan.lake, settings.format, plan.bodies)
     bodies = LakeBodies(schema, RULES[settings.format])
@@ -191,6 +195,23 @@ def check_cluster(plan: IngestPlan) -> None:
     """Ask for the topics once, before Spark starts. Raises what the client raises."""
     reading = read_options(ReadOptions, _source_options(plan))
     named_queues(topic_reader(reading.cluster, pull_group(reading)), reading)
+
+
+def inferred_columns(plan: IngestPlan) -> InferredColumns:
+    """Those of the lake, and what the first messages have besides. Needs no Spark.
+
+    Raises as `check_plan`, BadOption for topics without messages, BadSchema for bodies that are no
+    JSON, and what the client raises.
+    """
+    settings = check_plan(plan)
+    before = body_schema_of(plan.lake, settings.format, plan.bodies)
+    columns = pa.schema([]) if before is None else before.arrow
+    return infer(_source_options(plan), columns, RULES[settings.format])
+
+
+def with_columns(plan: IngestPlan, found: InferredColumns) -> IngestPlan:
+    """The plan as if the columns had been given."""
+    return replace(plan, bodies=BodyOptions(json_schema=found.columns))
 
 
 def _source_options(plan: IngestPlan) -> dict[str, str]:

@@ -37,7 +37,8 @@ class BodyOptions:
 
     `json_schema` has columns, or is a file that has them. `avro_schemas` are files, of which bodies
     name one by its fingerprint if there are several. `protobuf_schema` is a `.proto` or a file of
-    descriptors. `registry` is a URL.
+    descriptors. `registry` is a URL. With `infer`, a job looks at bodies before it starts, and adds
+    the columns of JSON that it finds to those of the lake.
     """
 
     json_schema: str | None = None
@@ -45,6 +46,7 @@ class BodyOptions:
     protobuf_schema: Path | None = None
     protobuf_message: str | None = None
     registry: str | None = None
+    infer: bool = False
 
     def check(self) -> None:
         """Raises BadOption."""
@@ -55,6 +57,7 @@ class BodyOptions:
                 ("avro-schema", self.avro_schemas),
                 ("protobuf-schema", self.protobuf_schema),
                 ("registry", self.registry),
+                ("infer", self.infer),
             )
             if value
         ]
@@ -75,6 +78,10 @@ def chosen_schema(
     Raises BadOption, BadSchema for columns that contradict those of the lake, and OSError.
     """
     given.check()
+    if given.infer and before is not None and before.framing is not Framing.JSON:
+        raise BadOption(
+            "infer", f"the lake decodes its bodies by {before.framing}, whose schemas have columns"
+        )
     if given.json_schema is not None:
         columns = JsonColumns(_text_of(given.json_schema)).schema
         check_evolution(before.arrow if before else pa.schema([]), columns, rules)
