@@ -310,11 +310,15 @@ class MessageStore:
     def query(self, topic: str, key: str, count_max: int, begin: int, end: int) -> QueryResult:
         """The newest messages with a key, stored between two times, in the order of the log.
 
-        Raises StoreUnavailable when keys that are not indexed yet cannot be indexed now.
+        Keys that are not indexed yet are indexed first; `file_keys` does it step by step. Raises
+        StoreUnavailable when they cannot be indexed now.
         """
         if self._index is None:
             return QueryResult([], 0, 0)
-        self.file_keys()
+        try:
+            self._index.file_backlog(self._log)
+        except OSError as error:
+            raise refusal_of(error) from error
         wanted = KeyQuery(topic, key, min(count_max, self._config.query_count_max), begin, end)
         return messages_with_key(self._index, self._log, wanted, self.readable_end)
 

@@ -1,5 +1,6 @@
 """Reading messages: pulls (11, and 361 of 5.x), and look-ups by key, physical offset and queue."""
 
+import asyncio
 from typing import Final
 
 from roquet.access.needs import reading, sub_topic
@@ -12,7 +13,7 @@ from roquet.broker.messages.appending import refusal, stored_record
 from roquet.broker.messages.pulls import answer_pull
 from roquet.broker.messages.subscriptions import limits_of_pull
 from roquet.net.errors import Refused
-from roquet.net.router import Answer, Reply, Request, on
+from roquet.net.router import Answer, Deferred, Reply, Request, on
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.topics import ConsumeQueueEntry, ConsumeQueueView
 from roquet.protocol.codes import Permission, RequestCode, ResponseCode
@@ -24,6 +25,7 @@ from roquet.protocol.headers.messages import (
 )
 from roquet.protocol.headers.topics import QueryConsumeQueueHeader
 from roquet.store.errors import StoreUnavailable
+from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import QueueReadLimits
 
 _READ: Final = int(Permission.READ)
@@ -63,7 +65,32 @@ ENTRY_COUNT_MAX: Final = 4096  # of one look into a queue
 _BY_TAG: Final = "T"
 
 
-def query_messages(broker: Broker, request: Request[QueryMessageHeader]) -> Reply:
+def query_messages(broker: Broker, request: Request[QueryMessageHeader]) -> Reply | Deferred:
+    """Soon after a crash keys are still being indexed: the answer comes when all are."""
+    if _are_keys_filed(broker.store):
+        return _found_by_key(broker, request)
+    deferred = Deferred(request)
+
+    async def answer_when_filed() -> None:
+        is_filed = False
+        while not is_filed:
+            await asyncio.sleep(0)  # Others have their turn.
+            is_filed = _are_keys_filed(broker.store)
+        deferred.answer_by(lambda: _found_by_key(broker, request))
+
+    broker.background.services.once("look up a key", answer_when_filed)
+    return deferred
+
+
+def _are_keys_filed(store: MessageStore) -> bool:
+    """Files some more."""
+    try:
+        return store.file_keys()
+    except StoreUnavailable:
+        return True  # The look-up will say why.
+
+
+def _found_by_key(broker: Broker, request: Request[QueryMessageHeader]) -> Reply:
     header = request.header
     count_max = UNIQUE_KEY_COUNT_MAX if header.is_unique_key else max(0, header.max_num)
     key = f"{_BY_TAG}#{header.key}" if header.index_type == _BY_TAG else header.key

@@ -6,7 +6,6 @@ log from `next_offset` on.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -33,9 +32,11 @@ from roquet.store.keys.message_keys import KeyBatch, has_key, keys_in_log
 BATCH_COUNT: Final = 1024
 # At most this many of a backlog, which should be gone soon: milliseconds for a waiting caller.
 BACKLOG_COUNT: Final = 8 * BATCH_COUNT
-# When a store is opened: few enough for their records to be in the processor's cache when their
-# keys are read, and for lists not to need new memory every time.
-_LOADED_COUNT: Final = 2 * BATCH_COUNT
+# Of a backlog that a look-up waits for: few enough for their records to be in the processor's cache
+# when their keys are read, and for lists not to need new memory every time.
+_AWAITED_COUNT: Final = 2 * BATCH_COUNT
+# A look-up waits at most this long for it, some millions of records a second.
+_FILING_S_MAX: Final = 10.0
 
 # Candidates per wanted message: some only have the same hash.
 _CANDIDATES: Final = 4
@@ -91,15 +92,14 @@ class KeyIndex:
             self.is_following = False
             self.next_offset = next_offset
 
-    def file_backlog(self, log: CommitLog, limit_s: float) -> None:
-        """File all that the log has and the index has not, or as much as the time allows.
+    def file_backlog(self, log: CommitLog) -> None:
+        """File all that the log has and the index has not, or as much as can be waited for.
 
-        What is left, be it for lack of space, is left to `catch_up`.
+        Raises OSError, for lack of space too.
         """
-        until = self._clock.monotonic_s() + limit_s
-        with suppress(OSError):
-            while not self.catch_up(log, _LOADED_COUNT) and self._clock.monotonic_s() < until:
-                pass
+        until = self._clock.monotonic_s() + _FILING_S_MAX
+        while not self.catch_up(log, _AWAITED_COUNT) and self._clock.monotonic_s() < until:
+            pass
 
     def catch_up(self, log: CommitLog, count_max: int = BACKLOG_COUNT) -> bool:
         """File about `count_max` records that the log has and the index has not.

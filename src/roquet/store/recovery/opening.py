@@ -11,7 +11,6 @@ ever be more, an operator can look.
 
 from itertools import count
 from pathlib import Path
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -30,9 +29,6 @@ from roquet.store.maintenance.queue_deletion import DeletedQueues
 from roquet.store.queues import ConsumeQueues
 from roquet.store.recovery.recovery import Cutting, LastOwner, RecoveryReport, recover
 from roquet.store.store_lock import StoreLock
-
-# Opening waits at most this long for keys to be indexed, some millions a second.
-_FILING_S_MAX: Final = 10.0
 
 
 class StoreParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +98,6 @@ def recover_store(parts: StoreParts, cut_end: int) -> RecoveryReport:
             index_timestamp=checkpoint.index_timestamp,
             distrust=lambda timestamp: _distrust_index(checkpoints, timestamp),
         )
-        parts.index.file_backlog(log, _FILING_S_MAX)
     return replace(report, lost_notes=lost_notes)
 
 

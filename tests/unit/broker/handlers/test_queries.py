@@ -17,6 +17,7 @@ from roquet.protocol.messages.record import split_records
 from tests.support.broker_bed import BedClient, BrokerBed, broker_bed
 from tests.support.fake_clock import START_MS
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.inner_parts import index_of
 from tests.support.stores import small_config
 
 FOR_EVER = 2**63 - 1
@@ -59,6 +60,26 @@ async def test_messages_are_found_by_each_of_their_keys(bed: BrokerBed, client: 
         "indexLastUpdateTimestamp": str(START_MS),
         "indexLastUpdatePhyoffset": str(last.physical_offset),
     }
+
+
+async def test_a_look_up_waits_until_the_keys_of_all_messages_are_filed(
+    bed: BrokerBed, client: BedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(10):
+        bed.put(b"%d" % number, properties={"KEYS": "red" if number == 9 else "green"})
+    # As after a crash.
+    index_of(bed.broker.store).fall_behind(0)
+    steps = []
+
+    def file_two() -> bool:
+        steps.append(file_keys(2))
+        return steps[-1]
+
+    file_keys = bed.broker.store.file_keys
+    monkeypatch.setattr(bed.broker.store, "file_keys", file_two)
+    assert bodies(await query(client, "red")) == [b"9"]
+    assert len(steps) > 2
+    assert steps[-2:] == [False, True]
 
 
 async def test_as_many_as_wanted_are_found_and_with_a_unique_key_all(
