@@ -62,6 +62,20 @@ import sys
 print(*sys.modules, file=sys.stderr)
 """
 
+LOADING = """
+import gc, sys
+from roquet.cli.main import main
+
+collections = []
+gc.callbacks.append(lambda phase, _: collections.append(phase))
+sys.argv = ["roquet", "up", "--help"]
+try:
+    main()
+except SystemExit:
+    pass
+assert not collections
+"""
+
 STORE_WITH_KEYS = """
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -179,6 +193,10 @@ def test_what_a_broker_is_set_up_for_is_loaded_before_anybody_asks(
 def test_a_name_server_loads_nothing_of_a_broker() -> None:
     loaded = loaded_by(HELP.format(arguments=["namesrv", "--help"]))
     assert loaded.isdisjoint({"roquet.broker", "roquet.store"})
+
+
+def test_no_garbage_is_collected_while_a_server_is_loaded() -> None:
+    assert "roquet.broker.supervisor" in loaded_by(LOADING)
 
 
 def test_help_loads_no_command() -> None:
