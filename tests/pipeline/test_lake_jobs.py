@@ -27,8 +27,8 @@ from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.lake.schemas.choosing import BodyOptions
 from roquet.pipeline.queries import QueryFailed
 from roquet.pipeline.selection import Selection, selected
+from roquet.pipeline.sql.lakes import LakeTables
 from roquet.pipeline.sql.query import run_sql
-from roquet.pipeline.sql.tables import LakeTables
 from roquet.protocol.messages.message import Message
 from tests.support.eventually import wait_until
 from tests.support.lake_rows import (

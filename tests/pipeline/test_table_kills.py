@@ -21,8 +21,8 @@ from roquet import Message, Producer
 from roquet.pipeline.jobs.compact import CompactPlan, CompactReport, compact
 from roquet.pipeline.jobs.ingest import IngestPlan, IngestReport, ingest
 from roquet.pipeline.lake.places import LakePlace, Storage, options_file_of
+from roquet.pipeline.sql.lakes import LakeTables
 from roquet.pipeline.sql.query import run_sql
-from roquet.pipeline.sql.tables import LakeTables
 from roquet.testing.blocking import BlockingCluster
 from tests.support.descendants import descendants, has_words
 from tests.support.eventually import let_run, wait_until

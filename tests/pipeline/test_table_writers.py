@@ -15,8 +15,8 @@ from pyarrow import fs
 from roquet.pipeline.lake.opening import open_existing_lake, open_lake
 from roquet.pipeline.lake.places import LakePlace, Storage
 from roquet.pipeline.lake.table import TableLake
+from roquet.pipeline.sql.lakes import LakeTables
 from roquet.pipeline.sql.query import run_sql
-from roquet.pipeline.sql.tables import LakeTables
 from tests.support.eventually import let_run
 from tests.support.gates import IS_LONG, IS_QUICK
 from tests.support.lake_rows import TOPIC, Found, compact_all

@@ -89,18 +89,19 @@ def _run(given: Namespace) -> int:
 
 
 def _tables(given: Namespace) -> "Tables":
-    from roquet.pipeline.sql.tables import (  # noqa: PLC0415
-        LakeTables,
-        StoreTables,
-        TopicTables,
-    )
-
+    # Only what the query needs is loaded, which can take longer than the query.
     lake = place_of(given)
     if lake is not None:
+        from roquet.pipeline.sql.lakes import LakeTables  # noqa: PLC0415
+
         return LakeTables(lake)
     times = options_of(startingTimestamp=given.start, endingTimestamp=given.end)
     if given.store is not None:
+        from roquet.pipeline.sql.stores import StoreTables  # noqa: PLC0415
+
         return StoreTables(options_of(path=given.store) | times)
+    from roquet.pipeline.sql.topics import TopicTables  # noqa: PLC0415
+
     return TopicTables(broker_options(given) | times)
 
 

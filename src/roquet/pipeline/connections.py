@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from threading import Lock
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from roquet.backoff import Backoff
-from roquet.client.blocking.admin import Admin
 from roquet.client.blocking.reader import TopicReader
 from roquet.client.config import Credentials, TlsConfig
 from roquet.client.errors import (
@@ -27,6 +26,9 @@ from roquet.client.errors import (
 from roquet.pipeline.options.cluster import ClusterOptions
 from roquet.pipeline.options.declaring import read_options
 from roquet.protocol.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from roquet.client.blocking.admin import Admin
 
 _readers: dict[tuple[ClusterOptions, str], TopicReader] = {}
 _opening = Lock()
@@ -86,10 +88,13 @@ def tls_of(cluster: ClusterOptions) -> TlsConfig | bool:
     return TlsConfig(ca_file=cluster.tls_ca_file) if cluster.tls_ca_file else cluster.tls
 
 
-def cluster_admin(brokers: Mapping[str, str]) -> Admin:
+def cluster_admin(brokers: Mapping[str, str]) -> "Admin":
     """Not open yet. `brokers` are options of format `rocketmq`. Raises BadOption, and what the
     client raises.
     """
+    # Of the programs that read, few need it.
+    from roquet.client.blocking.admin import Admin  # noqa: PLC0415
+
     cluster = read_options(ClusterOptions, brokers)
     return Admin(
         cluster.name_server,

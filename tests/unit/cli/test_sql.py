@@ -2,10 +2,11 @@
 
 import json
 import os
+import sys
 import sysconfig
 from pathlib import Path
 from signal import SIGINT
-from subprocess import DEVNULL, PIPE, Popen
+from subprocess import DEVNULL, PIPE, Popen, run
 
 import pytest
 
@@ -72,6 +73,30 @@ def test_a_mistake_is_one_line(arguments: tuple[str, ...], exit_code: int, says:
 def test_without_duckdb_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql, "find_spec", lambda _: None)
     assert "pip install roquet[sql]" in roquet("sql", "select 1").stderr
+
+
+def test_a_query_of_a_store_loads_only_what_it_needs(tmp_path: Path) -> None:
+    needless = {
+        "deltalake",
+        "pandas",
+        "pyarrow.dataset",
+        "pyspark",
+        "roquet.client.admin.admin",
+        "roquet.pipeline.sql.topics",
+    }
+    # The command ends its process.
+    program = (
+        "import atexit, sys\n"
+        "from roquet.cli.main import main\n"
+        f"atexit.register(lambda: print('loaded', {needless} & set(sys.modules)))\n"
+        "main()"
+    )
+    statement = "select max(queueOffset), max(storeTimestamp), max(tags) from orders"
+    with opened(tmp_path) as store:
+        store.append(draft(b"1", topic="orders"))
+        command = [sys.executable, "-c", program, "sql", statement, "--store", str(tmp_path)]
+        done = run(command, stdout=PIPE, text=True, check=True)
+    assert done.stdout.endswith("loaded set()\n")
 
 
 @pytest.mark.full("computes on all cores for seconds")

@@ -22,7 +22,8 @@ from pyspark.sql.datasource import (
 from roquet import Message, Producer, QueueRef
 from roquet.pipeline.data_sources import RocketmqDataSource, message_schema
 from roquet.pipeline.errors import BadOption
-from roquet.pipeline.pushdown import ANY, PushdownReader, Span, limits_of
+from roquet.pipeline.limits import ANY, Span, limits_of
+from roquet.pipeline.pushdown import PushdownReader, conditions_of
 from roquet.protocol.record_columns import PropertiesForm
 from roquet.testing.blocking import BlockingCluster
 from tests.support.raising import raises
@@ -55,18 +56,20 @@ INSIDE = MS + timedelta(microseconds=500)
     ],
 )
 def test_store_times_are_limits_in_milliseconds(condition: Filter, span: Span) -> None:
-    assert limits_of([condition]).stored_ms == span
+    assert limits_of(conditions_of([condition])).stored_ms == span
 
 
 def test_several_filters_limit_together() -> None:
-    found = limits_of([GreaterThan(OFFSET, 3), LessThan(OFFSET, 9), GreaterThan(OFFSET, 5)])
+    found = limits_of(
+        conditions_of([GreaterThan(OFFSET, 3), LessThan(OFFSET, 9), GreaterThan(OFFSET, 5)])
+    )
     assert found.offsets == Span(6, 9)
 
 
 @pytest.mark.parametrize("tag", ["", "a b", "a||b", "*"])
 def test_tags_that_no_expression_can_name_are_no_limit(tag: str) -> None:
-    assert limits_of([EqualTo(("tags",), tag)]).tags is None
-    assert limits_of([In(("tags",), ("plain", tag))]).tags is None
+    assert limits_of(conditions_of([EqualTo(("tags",), tag)])).tags is None
+    assert limits_of(conditions_of([In(("tags",), ("plain", tag))])).tags is None
 
 
 # At a broker.

@@ -5,23 +5,17 @@ A module has `COMMANDS`, by their names. Spark is loaded when a job runs, not be
 
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from functools import partial
-from typing import Final
-
-from roquet.cli.spark import lake, messages, outcomes, packaging
-from roquet.cli.spark.arguments import define_json
-from roquet.cli.spark.running import JobCommand, run_job
-
-_COMMANDS: Final[dict[str, JobCommand]] = {
-    **lake.COMMANDS,
-    **messages.COMMANDS,
-    **outcomes.COMMANDS,
-    **packaging.COMMANDS,
-}
 
 
 def define(parser: ArgumentParser) -> None:
+    # `roquet sql` has arguments of this package, and needs none of its jobs.
+    from roquet.cli.spark import lake, messages, outcomes, packaging  # noqa: PLC0415
+    from roquet.cli.spark.arguments import define_json  # noqa: PLC0415
+    from roquet.cli.spark.running import run_job  # noqa: PLC0415
+
+    jobs = lake.COMMANDS | messages.COMMANDS | outcomes.COMMANDS | packaging.COMMANDS
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, command in _COMMANDS.items():
+    for name, command in jobs.items():
         defined = commands.add_parser(
             name,
             help=command.description.partition("\n")[0],

@@ -4,20 +4,17 @@
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from roquet.pipeline.connections import retried, topic_reader
+from roquet.pipeline.limits import NO_LIMITS, ReadLimits
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.planning import QueueRange, core_count, split_evenly, task_count
-from roquet.pipeline.pushdown import NO_LIMITS, ReadLimits
-from roquet.pipeline.source.positions import batch_ranges, limited_ranges
+from roquet.pipeline.source.positions import batch_ranges, limited_ranges, with_tags
 from roquet.pipeline.source.rows import pull_group, read_ranges
-from roquet.protocol.names import is_system_topic
-from roquet.protocol.subscription import TAG_SEPARATOR
 
 
 @final
@@ -41,7 +38,7 @@ class BatchReader(DataSourceReader):
         self._limits = limits
 
     def limited(self, limits: ReadLimits) -> "BatchReader":
-        return BatchReader(_with_tags(self._options, limits), self._columns, limits)
+        return BatchReader(with_tags(self._options, limits), self._columns, limits)
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
@@ -53,17 +50,6 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_rows(self._options, self._columns, partition)
-
-
-def _with_tags(options: ReadOptions, limits: ReadLimits) -> ReadOptions:
-    """Brokers leave out messages with other tags, unless they filter already.
-
-    Topics of the system do not have hashes of tags in their queues.
-    """
-    is_filtered = options.tag_expression is not None or options.sql_expression is not None
-    if limits.tags is None or is_filtered or any(map(is_system_topic, options.topics.named or ())):
-        return options
-    return replace(options, tag_expression=TAG_SEPARATOR.join(limits.tags))
 
 
 def planned(options: ReadOptions, ranges: Sequence[QueueRange]) -> list[InputPartition]:

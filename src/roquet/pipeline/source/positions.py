@@ -1,6 +1,7 @@
 """Where reading starts and ends: words, offsets and times of options as offsets of queues."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -9,10 +10,12 @@ from roquet.client.errors import TopicNotFound
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.reader import Bounds
 from roquet.pipeline.errors import BadOption, DataLoss
+from roquet.pipeline.limits import ReadLimits, columns_of_queue, is_light_queue
 from roquet.pipeline.options.reading import Position, QueueOffsets, ReadOptions
 from roquet.pipeline.planning import QueueRange
-from roquet.pipeline.pushdown import ReadLimits, columns_of_queue, is_light_queue
 from roquet.pipeline.queue_offsets import EARLIEST_OFFSET, LATEST_OFFSET, queue_key
+from roquet.protocol.names import is_system_topic
+from roquet.protocol.subscription import TAG_SEPARATOR
 
 
 class _Bound(NamedTuple):
@@ -70,6 +73,17 @@ def limited_ranges(
         and limits.has_queue(columns_of_queue(each.queue, has_namespace=has_namespace))
     ]
     return light + _stored_within(reader, [each for each in kept if each.row_count], limits)
+
+
+def with_tags(options: ReadOptions, limits: ReadLimits) -> ReadOptions:
+    """Brokers leave out messages with other tags, unless they filter already.
+
+    Topics of the system do not have hashes of tags in their queues.
+    """
+    is_filtered = options.tag_expression is not None or options.sql_expression is not None
+    if limits.tags is None or is_filtered or any(map(is_system_topic, options.topics.named or ())):
+        return options
+    return replace(options, tag_expression=TAG_SEPARATOR.join(limits.tags))
 
 
 def _stored_within(

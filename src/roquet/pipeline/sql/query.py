@@ -1,7 +1,7 @@
 """Runs one SQL statement over tables of messages, by DuckDB.
 
 Tables are found by their names in the statement: DuckDB names the first one that it does not know,
-which is registered, and is asked again. Its plan then tells which columns have to be decoded.
+which is registered, and is asked again. Its plan then tells what has to be read and decoded.
 """
 
 import re
@@ -11,9 +11,10 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 import msgspec
-import pyarrow.dataset as ds
 
 from roquet.pipeline.errors import BadQuery
+from roquet.pipeline.limits import limits_of
+from roquet.pipeline.sql.plans import conditions_of_scan, projected
 from roquet.pipeline.sql.tables import LakeFiles, MessageTable, Tables
 
 _UNKNOWN_TABLE: Final = re.compile(r'Table with name "?(?P<name>.+?)"? does not exist')
@@ -56,7 +57,7 @@ def run_sql(
         used: dict[str, MessageTable] = {}
         with _failures_translated(used):
             _register(connection, statement, tables, used, on_rows)
-            _choose_columns(connection, statement, used)
+            _narrow_scans(connection, statement, used)
             connection.execute(statement)
         description = connection.description or []
         yield QueryResult([each[0] for each in description], _rows(connection, used))
@@ -94,10 +95,10 @@ def _register(
             if isinstance(table, MessageTable):
                 used[name] = table
                 connection.register(name, table)
-            elif isinstance(table, ds.Dataset):
-                connection.register(name, table)
-            else:
+            elif isinstance(table, LakeFiles):
                 _register_files(connection, name, table)
+            else:
+                connection.register(name, table)
         else:
             return
 
@@ -131,28 +132,29 @@ def _quoted(text: str, mark: str) -> str:
     return f"{mark}{text.replace(mark, mark * 2)}{mark}"
 
 
-def _choose_columns(
+def _narrow_scans(
     connection: duckdb.DuckDBPyConnection, statement: str, used: Mapping[str, MessageTable]
 ) -> None:
-    """Sets what has to be decoded: what scans project in a plan that leaves conditions above."""
+    """Sets what has to be read and decoded, by a plan that leaves conditions above the scans."""
     if not used:
         return
     connection.execute(f"SET disabled_optimizers = '{_HIDING_COLUMNS}'")
     row = connection.execute(f"EXPLAIN (FORMAT json) {statement}").fetchone()
     connection.execute("RESET disabled_optimizers")
     assert row is not None
-    columns = projected(msgspec.json.decode(row[1]))
+    plan = msgspec.json.decode(row[1])
+    columns = projected(plan)
+    limits = limits_of(conditions_of_scan(plan, _syntax(connection, statement)))
     for table in used.values():
         table.columns = columns
+        table.limits = limits
 
 
-def projected(plan: Any) -> set[str]:
-    """The columns that the scans of a plan project, by its JSON."""
-    if isinstance(plan, list):
-        return set[str]().union(*map(projected, plan))
-    names = plan.get("extra_info", {}).get("Projections", [])
-    of_this = {names} if isinstance(names, str) else set(names)
-    return of_this | projected(plan.get("children", []))
+def _syntax(connection: duckdb.DuckDBPyConnection, statement: str) -> Any:
+    """The statement as it was parsed."""
+    row = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchone()
+    assert row is not None
+    return msgspec.json.decode(row[0])
 
 
 @contextmanager

@@ -4,15 +4,14 @@ It stands alone because it needs Spark, and what reads a store does not.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from roquet.pipeline.limits import NO_LIMITS, ReadLimits
 from roquet.pipeline.options.reading import StoreOptions
-from roquet.pipeline.pushdown import NO_LIMITS, ReadLimits, Span
 from roquet.pipeline.store_source.rows import StoreSplit, read_split
-from roquet.pipeline.store_source.splits import splits_of
+from roquet.pipeline.store_source.splits import splits_of, within_times
 
 
 @final
@@ -36,7 +35,9 @@ class StoreBatchReader(DataSourceReader):
         self._limits = limits
 
     def limited(self, limits: ReadLimits) -> "StoreBatchReader":
-        return StoreBatchReader(_within(self._options, limits.stored_ms), self._columns, limits)
+        return StoreBatchReader(
+            within_times(self._options, limits.stored_ms), self._columns, limits
+        )
 
     def partitions(self) -> Sequence[InputPartition]:
         return [StorePartition(split) for split in splits_of(self._options, self._limits)]
@@ -46,11 +47,3 @@ class StoreBatchReader(DataSourceReader):
         if not isinstance(partition, StorePartition):
             return iter(())
         return read_split(self._options, self._columns, partition.split)
-
-
-def _within(options: StoreOptions, stored_ms: Span) -> StoreOptions:
-    given = Span(options.starting_timestamp, options.ending_timestamp)
-    start, end = given.within(stored_ms)
-    if start is not None and end is not None:
-        end = max(start, end)
-    return replace(options, starting_timestamp=start, ending_timestamp=end)

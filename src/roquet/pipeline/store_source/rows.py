@@ -15,7 +15,7 @@ from roquet.pipeline.options.reading import OnDamage, StoreOptions
 from roquet.protocol.errors import BadMessage, TooLarge
 from roquet.protocol.messages.record import peek_record
 from roquet.protocol.record_columns import decode_records
-from roquet.protocol.record_columns.arrays import Positions
+from roquet.protocol.record_columns.arrays import Mask, Positions, numbers_in
 from roquet.protocol.record_columns.record_starts import find_record_starts
 from roquet.store.errors import DamagedRange
 from roquet.store.offline.log_range import Run, StoreRange
@@ -24,7 +24,6 @@ from roquet.store.offline.snapshot import IN_NO_QUEUE, QueueBounds
 _TIME_MS_MAX: Final = (2**63 - 1) // 1000
 _QUEUE_ID_BITS: Final = 32
 
-Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 BoundsByQueue = Mapping[tuple[str, int], QueueBounds]
 
@@ -71,12 +70,12 @@ class RowFilter:
         if self._end is not None:
             mask &= _is_true(pc.less(batch.column("storeTimestamp"), self._end))
         # Nearly always all rows are kept, and then nothing is copied.
-        return batch if mask.all() else batch.filter(pa.array(mask))
+        return batch if mask.all() else batch.filter(_as_array(mask))
 
 
 class _QueueRule:
     def __init__(self, topics: Sequence[str], bounds: BoundsByQueue) -> None:
-        self._topics = pa.array(topics, pa.string())
+        self._topics = topics
         numbers = {topic: number for number, topic in enumerate(topics)}
         rows = [(numbers[topic], queue_id, *each) for (topic, queue_id), each in bounds.items()]
         table = np.array(sorted(rows), np.int64).reshape(-1, 5).T
@@ -104,7 +103,7 @@ class _QueueRule:
     def _topic_numbers(self, batch: pa.RecordBatch) -> Numbers:
         if len(self._topics) == 1:
             return np.zeros(batch.num_rows, np.int64)
-        found = pc.index_in(batch.column("topic"), value_set=self._topics)
+        found = pc.index_in(batch.column("topic"), value_set=pa.array(self._topics, pa.string()))
         numbers: Numbers = found.fill_null(-1).to_numpy().astype(np.int64)
         return numbers
 
@@ -115,8 +114,13 @@ def _keys(topic_numbers: Numbers, queue_ids: Numbers) -> Numbers:
 
 
 def _numbers(batch: pa.RecordBatch, name: str) -> Numbers:
-    numbers: Numbers = batch.column(name).to_numpy().astype(np.int64, copy=False)
+    numbers: Numbers = numbers_in(batch.column(name)).astype(np.int64, copy=False)
     return numbers
+
+
+def _as_array(mask: Mask) -> pa.Array:
+    bits = pa.py_buffer(np.packbits(mask, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, bits])
 
 
 def _moment(time_ms: int | None) -> pa.Scalar | None:

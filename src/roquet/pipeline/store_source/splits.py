@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from roquet.pipeline.errors import BadOption, DamagedStore
+from roquet.pipeline.limits import NO_LIMITS, ReadLimits, Span
 from roquet.pipeline.options.reading import Include, OnDamage, StoreOptions
 from roquet.pipeline.planning import core_count, even_split_size
-from roquet.pipeline.pushdown import NO_LIMITS, ReadLimits
 from roquet.pipeline.store_source.rows import StoreSplit
 from roquet.protocol.names import is_system_topic
 from roquet.store.offline.reader import StoreReader
@@ -44,6 +45,15 @@ def splits_of(options: StoreOptions, limits: ReadLimits = NO_LIMITS) -> list[Sto
         StoreSplit(snapshot.range(start, end), tuple(topics), bounds)
         for start, end in snapshot.splits(_split_size(options, snapshot))
     ]
+
+
+def within_times(options: StoreOptions, stored_ms: Span) -> StoreOptions:
+    """The options, also limited to these store times."""
+    given = Span(options.starting_timestamp, options.ending_timestamp)
+    start, end = given.within(stored_ms)
+    if start is not None and end is not None:
+        end = max(start, end)
+    return replace(options, starting_timestamp=start, ending_timestamp=end)
 
 
 def _split_size(options: StoreOptions, snapshot: StoreSnapshot) -> int:

@@ -28,6 +28,21 @@ def gathered(data: Bytes, spans: Spans, arrow_type: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(arrow_type, len(spans), buffers)
 
 
+def numbers_array(numbers: npt.NDArray[Any], is_null: Mask | None = None) -> pa.Array:
+    """Of native numbers. `pa.array` loads pandas with its first value, where that is installed, and
+    takes longer than to read a hundred thousand messages.
+    """
+    validity = None if is_null is None else pa.py_buffer(np.packbits(~is_null, bitorder="little"))
+    buffers = [validity, pa.py_buffer(np.ascontiguousarray(numbers))]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), buffers)
+
+
+def numbers_in(array: pa.Array) -> npt.NDArray[Any]:
+    """Of an array of numbers without nulls; `to_numpy` loads pandas, too."""
+    dtype = np.dtype(array.type.to_pandas_dtype())
+    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
+
+
 def values_at(data: Bytes, positions: Positions, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """The value of type `dtype` at each position, aligned or not; positions are checked before."""
     item = np.dtype(dtype)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from roquet.errors import RoquetError
 from roquet.protocol.host import HOST_SIZE_V4, unpack_host
 from roquet.protocol.messages.message import Property, StoredMessage
+from roquet.protocol.record_columns.arrays import numbers_array
 from roquet.protocol.record_columns.common_records import (
     BODY,
     FIXED_PART,
@@ -115,14 +116,23 @@ def choose_columns(
 
 
 def _constant(name: str, text: str | None) -> Column:
-    # Not made before there are records: Arrow loads pandas with its first value, if it is there.
     return Column(
         name,
         pa.string(),
         (),
-        lambda records: pa.repeat(pa.scalar(text, pa.string()), records.numbers.size),
+        lambda records: _repeated(text, records.numbers.size),
         lambda _message: text,
     )
+
+
+def _repeated(text: str | None, count: int) -> pa.Array:
+    """As `pa.repeat`, which loads pandas; see `numbers_array`."""
+    if text is None:
+        return pa.nulls(count, pa.string())
+    value = text.encode()
+    offsets = np.arange(count + 1, dtype=np.int32) * len(value)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(value * count)]
+    return pa.Array.from_buffers(pa.string(), count, buffers)
 
 
 def _number(name: str, field: str) -> Column:
@@ -131,7 +141,7 @@ def _number(name: str, field: str) -> Column:
         name,
         pa.from_numpy_dtype(native),
         (field,),
-        lambda records: pa.array(records.fixed[field]),
+        lambda records: numbers_array(records.fixed[field]),
         attrgetter(field),
     )
 
@@ -140,8 +150,8 @@ def _time(name: str, field: str) -> Column:
     def of_records(records: CommonRecords) -> pa.Array:
         times_ms = records.fixed[field]
         is_uncountable = (times_ms > _TIMESTAMP_MS_MAX) | (times_ms < -_TIMESTAMP_MS_MAX)
-        mask = is_uncountable if is_uncountable.any() else None
-        return pa.array(times_ms * 1000, mask=mask).view(TIMESTAMP)
+        is_null = is_uncountable if is_uncountable.any() else None
+        return numbers_array(times_ms * 1000, is_null).view(TIMESTAMP)
 
     def of_message(message: StoredMessage) -> int | None:
         time_ms: int = getattr(message, field)

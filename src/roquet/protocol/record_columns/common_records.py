@@ -22,6 +22,7 @@ from roquet.protocol.record_columns.arrays import (
     RowBounds,
     Spans,
     gathered,
+    numbers_array,
 )
 from roquet.protocol.record_columns.property_pairs import find_pairs
 from roquet.protocol.record_columns.surveying import (
@@ -126,7 +127,7 @@ class CommonRecords:
         found = self.property_pairs
         names = gathered(self.data, found.pairs[:, :2], pa.string())
         values = gathered(self.data, found.pairs[:, 2:], pa.string())
-        return pa.MapArray.from_arrays(pa.array(found.bounds), names, values)
+        return pa.MapArray.from_arrays(numbers_array(found.bounds), names, values)
 
 
 @dataclass(frozen=True)

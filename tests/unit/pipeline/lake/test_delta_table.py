@@ -22,8 +22,8 @@ from roquet.pipeline.lake.opening import (
     open_lake,
 )
 from roquet.pipeline.lake.places import LakePlace, LakeStoreError, Storage
+from roquet.pipeline.sql.lakes import LakeTables
 from roquet.pipeline.sql.query import run_sql
-from roquet.pipeline.sql.tables import LakeTables
 from tests.support.lake_pieces import QUEUE
 from tests.support.lake_rows import (
     NOON,

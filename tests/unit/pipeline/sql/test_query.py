@@ -12,8 +12,12 @@ from roquet.pipeline.connections import close_readers
 from roquet.pipeline.errors import BadLake, BadQuery
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.metadata import LakeSettings
+from roquet.pipeline.limits import NO_LIMITS, ReadLimits, Span
+from roquet.pipeline.sql.lakes import LakeTables
 from roquet.pipeline.sql.query import run_sql
-from roquet.pipeline.sql.tables import LakeTables, MessageTable, StoreTables, Tables, TopicTables
+from roquet.pipeline.sql.stores import StoreTables
+from roquet.pipeline.sql.tables import MessageTable, Tables
+from roquet.pipeline.sql.topics import TopicTables
 from roquet.protocol.record_columns import PropertiesForm, decode_records
 from roquet.testing.blocking import BlockingCluster
 from tests.support.drafts import draft
@@ -105,6 +109,7 @@ class OneTable:
 
     def __init__(self, scan: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]) -> None:
         self.asked: list[list[str]] = []
+        self.limits: list[ReadLimits] = []
         self._scan = scan
 
     def names(self) -> list[str]:
@@ -113,7 +118,8 @@ class OneTable:
     def table(self, name: str, on_rows: Callable[[int], None]) -> MessageTable:
         assert name == "orders"
 
-        def scan(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        def scan(columns: Sequence[str], limits: ReadLimits) -> Iterator[pa.RecordBatch]:
+            self.limits.append(limits)
             self.asked.append(list(columns))
             return self._scan(columns)
 
@@ -132,6 +138,102 @@ def test_only_columns_that_are_used_are_decoded(statement: str, columns: list[st
     tables = OneTable(lambda wanted: iter([decode_records(b"", wanted, properties=MAP)]))
     rows(statement, tables)
     assert {tuple(each) for each in tables.asked} == {tuple(columns)}
+
+
+# What is read.
+
+
+def counting(condition: str) -> str:
+    return f"select count(*) from orders where {condition}"  # noqa: S608
+
+
+def limits_of_scan(statement: str) -> ReadLimits:
+    """Of the only scan of a statement."""
+    tables = OneTable(lambda wanted: iter([decode_records(b"", wanted, properties=MAP)]))
+    rows(statement, tables)
+    (limits,) = set(tables.limits)
+    return limits
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("queueOffset > 3 and queueOffset <= 9", ReadLimits(offsets=Span(4, 10))),
+        ("queueOffset between 3 and 9", ReadLimits(offsets=Span(3, 10))),
+        ("queueOffset in (5, 8)", ReadLimits(offsets=Span(5, 9))),
+        ("storeTimestamp >= '1970-01-01 00:00:01+00'", ReadLimits(stored_ms=Span(1000))),
+        ("storeTimestamp < '1970-01-01 01:00:00.0015+01'", ReadLimits(stored_ms=Span(None, 2))),
+        ("tags = 'it''s AND queueOffset = 1'", NO_LIMITS),
+        ("tags = 'paid' and body is not null", ReadLimits(tags=("paid",))),
+        ("tags in ('paid', 'new') and length(keys) > 3", ReadLimits(tags=("paid", "new"))),
+        ("(tags = 'paid' or tags = chr(10))", NO_LIMITS),
+        # Not limits.
+        ("queueOffset != 3 and tags != 'paid'", NO_LIMITS),
+        ("not (queueOffset = 3 and tags = 'paid')", NO_LIMITS),
+        ("queueOffset = 3 or body = 'x'", NO_LIMITS),
+        ("queueOffset > 3.5", NO_LIMITS),
+        ("tags = 'paid' or tags is null", NO_LIMITS),
+        ("keys = 'queueOffset = 3'", NO_LIMITS),
+        ("storeTimestamp < 'infinity'", NO_LIMITS),
+    ],
+)
+def test_a_condition_limits_what_is_read(condition: str, expected: ReadLimits) -> None:
+    assert limits_of_scan(counting(condition)) == expected
+
+
+def test_a_time_before_now_is_computed_before_messages_are_read() -> None:
+    start_ms = limits_of_scan(
+        "select tags from orders where storeTimestamp > now() - interval 1 hour"
+    ).stored_ms.start
+    assert start_ms is not None
+    assert start_ms > 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        # Other columns have the name.
+        (
+            "with o as (select queueOffset as queueId, queueId as queueOffset from orders)"
+            " select count(*) from o where queueOffset = 3 and queueId < 9"
+        ),
+        (
+            "select count(*) from orders as o(topic, brokerName, queueOffset, queueId)"
+            " where queueOffset = 3 and queueId < 9"
+        ),
+        (
+            "with o(topic, brokerName, queueOffset, queueId) as (from orders)"
+            " select count(*) from o where queueOffset = 3 and queueId < 9"
+        ),
+        # Rows are needed that do not meet it.
+        "select queueOffset, row_number() over () from orders qualify queueOffset = 3",
+        "select * from (from orders limit 9) where queueOffset = 3",
+        "select count(*) filter (where queueOffset = 3) from orders",
+        # Of several scans, one meets it.
+        "select count(*) from orders a join orders b using (queueId) where a.queueOffset = 3",
+        "select tags from orders where queueOffset = 3 union all select tags from orders",
+    ],
+)
+def test_a_condition_that_is_not_one_of_all_rows_is_no_limit(statement: str) -> None:
+    assert limits_of_scan(statement) == NO_LIMITS
+
+
+def rows_read(statement: str, tables: Tables) -> tuple[list[Row], int]:
+    seen: list[int] = []
+    with run_sql(statement, tables, seen.append) as result:
+        return list(result.rows), sum(seen)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["tags = 't1'", "queueOffset < 2", "queueId = 3", "brokerName = 'other'", "topic = 'none'"],
+)
+def test_less_is_read_of_topics(topics: TopicTables, condition: str) -> None:
+    [(count,)], read_count = rows_read(counting(condition), topics)
+    # What is compared with a value that is computed limits nothing.
+    [(same_count,)], whole_count = rows_read(counting(f"({condition}) = (random() >= 0)"), topics)
+    assert count == same_count == read_count
+    assert whole_count == COUNT
 
 
 @pytest.mark.parametrize("error", [BadLake("it is gone"), KeyboardInterrupt()])
@@ -159,6 +261,24 @@ def test_the_topics_of_a_store_are_tables(tmp_path: Path) -> None:
         assert sum(seen) == COUNT
         with pytest.raises(BadQuery, match="topics: orders"):
             rows("from paid", tables)
+
+
+@pytest.mark.parametrize(
+    ("condition", "count"),
+    [
+        ("queueId = 1", 10),
+        ("queueOffset between 2 and 4", 9),
+        ("queueId in (0, 2) and queueOffset < 1", 2),
+        ("storeTimestamp < '2001-01-01'", 0),
+        ("storeTimestamp > '2001-01-01' and topic = 'orders'", COUNT),
+    ],
+)
+def test_less_is_read_of_a_store(tmp_path: Path, condition: str, count: int) -> None:
+    with opened(tmp_path) as store:
+        for number in range(COUNT):
+            store.append(draft(b"%d" % number, topic="orders", queue_id=number % 3))
+        tables = StoreTables({"path": str(tmp_path)})
+        assert rows_read(counting(condition), tables) == ([(count,)], count)
 
 
 def test_the_topics_of_a_lake_are_tables(tmp_path: Path) -> None:
