@@ -6,8 +6,9 @@ which is registered, and is asked again. Its plan then tells what has to be read
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import duckdb
 import msgspec
@@ -20,7 +21,8 @@ from roquet.pipeline.sql.tables import LakeFiles, MessageTable, Tables
 _UNKNOWN_TABLE: Final = re.compile(r'Table with name "?(?P<name>.+?)"? does not exist')
 # Without these, a condition is part of the scan, and its columns are not in the plan.
 _HIDING_COLUMNS: Final = "filter_pushdown,statistics_propagation,empty_result_pullup"
-_INTERRUPTED: Final = "Query interrupted"
+# A statement that has not started yet takes no interrupt.
+_INTERRUPT_EVERY_S: Final = 0.1
 _TOPICS_SHOWN: Final = 20
 # What a query holds in memory beyond that is written to temporary files.
 _MEMORY: Final = "1GB"
@@ -35,6 +37,8 @@ _HIVE: Final = (
     "hive_partitioning = true, union_by_name = true,"
     " hive_types = {'topic': VARCHAR, 'dt': DATE, 'hour': INTEGER}"
 )
+
+T = TypeVar("T")
 
 
 class QueryResult(NamedTuple):
@@ -53,22 +57,48 @@ def run_sql(
     `on_rows` is called with numbers of messages that were read. Raises BadQuery, and what the
     tables raise.
     """
-    with duckdb.connect(config=dict(_SETTINGS)) as connection:
+    with (
+        ThreadPoolExecutor(1) as caller,
+        duckdb.connect(config=dict(_SETTINGS)) as connection,
+    ):
         used: dict[str, MessageTable] = {}
         with _failures_translated(used):
             _register(connection, statement, tables, used, on_rows)
             _narrow_scans(connection, statement, used)
-            connection.execute(statement)
+            _interruptible(caller, connection, lambda: connection.execute(statement))
         description = connection.description or []
-        yield QueryResult([each[0] for each in description], _rows(connection, used))
+        yield QueryResult([each[0] for each in description], _rows(caller, connection, used))
 
 
 def _rows(
-    connection: duckdb.DuckDBPyConnection, used: Mapping[str, MessageTable]
+    caller: ThreadPoolExecutor,
+    connection: duckdb.DuckDBPyConnection,
+    used: Mapping[str, MessageTable],
 ) -> Iterator[tuple[Any, ...]]:
+    def fetch() -> list[tuple[Any, ...]]:
+        return connection.fetchmany(_ROWS_AT_ONCE)
+
     with _failures_translated(used):
-        while rows := connection.fetchmany(_ROWS_AT_ONCE):
+        while rows := _interruptible(caller, connection, fetch):
             yield from rows
+
+
+def _interruptible(
+    caller: ThreadPoolExecutor, connection: duckdb.DuckDBPyConnection, call: Callable[[], T]
+) -> T:
+    """What `call` returns, which `caller` makes, so that Ctrl-C reaches this thread meanwhile.
+
+    DuckDB looks for signals between tasks of the thread that calls it. While another one computes,
+    that thread waits and has none: for as long as the statement takes.
+    """
+    called = caller.submit(call)
+    try:
+        return called.result()
+    except KeyboardInterrupt:
+        while not called.done():
+            connection.interrupt()
+            wait((called,), _INTERRUPT_EVERY_S)
+        raise
 
 
 def _register(
@@ -166,11 +196,4 @@ def _failures_translated(used: Mapping[str, MessageTable]) -> Iterator[None]:
         for table in used.values():
             if table.failure is not None:
                 raise table.failure from None
-        if isinstance(error, duckdb.InterruptException):
-            raise KeyboardInterrupt from None
         raise BadQuery(" ".join(str(error).split())) from None
-    except RuntimeError as error:
-        # So does DuckDB report Ctrl-C while it computes.
-        if str(error) != _INTERRUPTED:
-            raise
-        raise KeyboardInterrupt from None

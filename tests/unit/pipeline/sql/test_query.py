@@ -1,8 +1,10 @@
 """SQL over topics, store directories and lakes: the same rows, and only what is needed of them."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -245,6 +247,43 @@ def test_what_a_scan_raises_is_raised(error: BaseException) -> None:
     with pytest.raises(type(error)) as raised:
         rows("select count(tags) from orders", OneTable(fail))
     assert raised.value is error
+
+
+# Five times, because it was a matter of chance which thread of DuckDB computes.
+INTERRUPTED: Final = """
+import os, signal, sys, threading, time
+from roquet.pipeline.sql.query import run_sql
+from roquet.pipeline.sql.stores import StoreTables
+
+def interrupt_when_it_computes(_):
+    def interrupt():
+        started_s = time.process_time()
+        while time.process_time() < started_s + 0.2:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=interrupt).start()
+
+for _ in range(5):
+    try:
+        with run_sql(sys.argv[1], StoreTables({"path": sys.argv[2]}), interrupt_when_it_computes):
+            pass
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+def test_a_statement_that_computes_is_interrupted(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.append(draft(b"coffee", topic="orders"))
+    statement = "select count(*) from orders, range(1000000000000) where range % 7 = 3"
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, statement, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.stdout == "interrupted\n" * 5, ended.stderr
 
 
 # Directories.
