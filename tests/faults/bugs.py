@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from roquet.broker.messages.acks import AckQueue
-from roquet.broker.pop.in_flight import CheckPoint, InFlight, PopKey
+from roquet.broker.pop.in_flight import InFlight, PopKey
 from roquet.broker.pop.journal import PopJournal
 from roquet.broker.pop.ordered_queue import OrderedQueue
 from roquet.broker.replication.replica_progress import ReplicaProgress
@@ -82,12 +82,8 @@ def forget_what_is_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def redeliver_before_the_time(patch: pytest.MonkeyPatch) -> None:
-    first_due = InFlight.first_due
-
-    def early(self: InFlight, now_ms: int) -> CheckPoint | None:
-        return first_due(self, now_ms + 300)
-
-    patch.setattr(InFlight, "first_due", early)
+    steady_ms = vars(PopJournal)["steady_ms"].fget
+    patch.setattr(PopJournal, "steady_ms", property(lambda self: steady_ms(self) + 300))
 
 
 BUGS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from roquet.broker.pop import journal as journal_module
-from roquet.broker.pop.in_flight import CheckPoint, InFlight
 from roquet.broker.pop.journal import PopJournal
 from roquet.broker.pop.journal_writing import check_point_body
 from tests.support.pop_model import PopWorld
@@ -64,7 +63,7 @@ class Mutation(NamedTuple):
 
 
 def _forget_acks_of_rewritten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(CheckPoint, "acked_bits", property(lambda _: 0))
+    patch.setattr(journal_module, "_signed", lambda _bits: 0)
 
 
 def _progress_passes_what_is_open(patch: pytest.MonkeyPatch) -> None:
@@ -104,10 +103,11 @@ def _acks_are_not_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def _closed_ones_are_due(patch: pytest.MonkeyPatch) -> None:
-    def next_due_ms(self: InFlight) -> int | None:
-        return self._due[0][0] if self._due else None
+    def next_due_ms(self: PopJournal) -> int | None:
+        due = self.in_flight._due
+        return due[0][0] if due else None
 
-    patch.setattr(InFlight, "next_due_ms", property(next_due_ms))
+    patch.setattr(PopJournal, "next_due_ms", property(next_due_ms))
 
 
 MUTATIONS = (

@@ -116,8 +116,8 @@ class PopWorld:
             wrong.append(f"out: {found}, and not {self.out}")
         if in_flight.count != len(self.out):
             wrong.append(f"{in_flight.count} are counted, and {len(self.out)} are out")
-        if in_flight.next_due_ms != min(self.out.values(), default=None):
-            wrong.append(f"the next is due at {in_flight.next_due_ms}")
+        if self.journal.next_due_ms != min(self.out.values(), default=None):
+            wrong.append(f"the next is due at {self.journal.next_due_ms}")
         if (self.offsets.find(*QUEUE) or 0) != self.next_offset:
             wrong.append(f"{self.offsets.find(*QUEUE)} is next, and not {self.next_offset}")
         if sorted(self.redelivered) != sorted(self.expected):

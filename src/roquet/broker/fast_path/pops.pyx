@@ -22,6 +22,7 @@ from roquet.protocol.binary cimport (
     put_decimal,
     uint8_t,
 )
+from roquet.protocol.decimals cimport put_decimals
 from roquet.protocol.messages.record_layout cimport QUEUE_OFFSET_AT
 from roquet.protocol.templates.pop_reply cimport PopReply, popped_header
 from roquet.store.reading.fast_reads cimport QueueBounds
@@ -362,6 +363,9 @@ cdef uint8_t* _put_offsets(uint8_t* at, list batches) except NULL:
     for index in range(len(batches)):
         batch = batches[index]
         at = _put_queue(at, batch.queue_id, index)
+        if batch.next_offset - batch.first == batch.count:
+            at = put_decimals(at, batch.first, batch.count)
+            continue
         record = PyBytes_AS_STRING(batch.body)
         for number in range(batch.count):
             if number:

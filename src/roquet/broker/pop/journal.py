@@ -164,7 +164,7 @@ class PopJournal:
         due_ms = key.pop_time_ms + invisible_ms - self._clock.jumped_ms()
         place = self._noted(JOURNAL_QUEUE_ID, written.offset)
         self.in_flight.add(CheckPoint(key, offsets, invisible_ms, due_ms=due_ms, place=place))
-        self._wake_in_time()
+        self._wake_before(due_ms)
         return written.end
 
     def note_change(
@@ -231,7 +231,7 @@ class PopJournal:
         for offset, outing in outings.items():
             self.ordered.go_out(ordered, offset, outing)
         self._keep_from(place, ordered, was_open=was_open)
-        self._wake_in_time()
+        self._wake_before(self.next_due_ms)
         return end
 
     def note_ordered_acks(self, ordered: OrderedQueue, offsets: Sequence[int]) -> int:
@@ -459,12 +459,11 @@ class PopJournal:
                 acked_bits=body.acked_bits,
             )
         )
-        self._wake_in_time()
+        self._wake_before(self.next_due_ms)
         return written.end
 
-    def _wake_in_time(self) -> None:
-        next_ms = self.next_due_ms
-        if next_ms is not None and (self.awaited_ms is None or next_ms < self.awaited_ms):
+    def _wake_before(self, due_ms: int | None) -> None:
+        if due_ms is not None and (self.awaited_ms is None or due_ms < self.awaited_ms):
             self.is_woken.set()
 
     def _ordered_pop_body(

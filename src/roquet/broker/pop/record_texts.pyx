@@ -19,6 +19,7 @@ from roquet.protocol.binary cimport (
     put_decimal,
     uint8_t,
 )
+from roquet.protocol.decimals cimport put_decimals
 from roquet.protocol.messages.drafts cimport Item, Origin, RecordDraft
 from roquet.store.fast_appends cimport FastAppends
 from roquet.store.write_cursors cimport QueueCursor
@@ -197,20 +198,12 @@ cdef class RecordTexts:
 
 cdef uint8_t* _put_offsets(uint8_t* at, offsets, Py_ssize_t count, int64_t origin) except NULL:
     """Each of them less `origin`, with commas between them."""
-    cdef int64_t offset
     cdef Py_ssize_t index
-    if type(offsets) is range and offsets.step == 1:
-        offset = offsets.start
-        for index in range(count):
-            at = _put_one(at, offset + index - origin, index)
-        return at
+    if type(offsets) is range and offsets.step == 1 and offsets.start >= origin:
+        return put_decimals(at, <int64_t>offsets.start - origin, count) if count else at
     for index in range(count):
-        at = _put_one(at, <int64_t>offsets[index] - origin, index)
+        if index:
+            at[0] = b","
+            at += 1
+        at = put_decimal(at, <int64_t>offsets[index] - origin)
     return at
-
-
-cdef inline uint8_t* _put_one(uint8_t* at, int64_t number, Py_ssize_t index) noexcept:
-    if index:
-        at[0] = b","
-        at += 1
-    return put_decimal(at, number)
