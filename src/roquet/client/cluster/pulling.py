@@ -30,6 +30,8 @@ from roquet.protocol.templates.json_templates import PullTemplate
 # How long a broker may hold a pull, and how much longer its reply may take.
 SUSPEND_S: Final = 15.0
 _ANSWER_S: Final = 15.0
+# The most bytes of a pull that names a size: more makes either side wait for the other.
+PULL_SIZE_MAX: Final = 352 * 1024
 
 _read_reply = header_reader(PullMessageReplyHeader)
 

@@ -43,8 +43,8 @@ class PullConsumerConfig(MemberConfig):
     auto_commit: bool = True
     # Messages are fetched before `poll` asks for them. If False, only `pull` can be used.
     prefetch: bool = True
-    # The most messages of one pull. Brokers return 32 unless their operator allows more, by
-    # `maxTransferCountOnMessageInMemory`; that makes pulling three times as fast.
+    # The most messages of one pull. Apache's brokers return 32 unless their operator allows more,
+    # by `maxTransferCountOnMessageInMemory`; that makes pulling three times as fast.
     pull_count: int = 256
     # A poll takes whole pulls until it has at least this many messages.
     poll_count: int = 1000

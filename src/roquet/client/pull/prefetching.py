@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import final
 
-from roquet.client.cluster.pulling import Pulled, PullOrder, PullTerms
+from roquet.client.cluster.pulling import PULL_SIZE_MAX, Pulled, PullOrder, PullTerms
 from roquet.client.group.pull_loop import PullContext, PullLoop
 from roquet.client.pull.config import PullConsumerConfig
 from roquet.client.queue_ref import QueueRef
@@ -192,6 +192,7 @@ class Prefetcher:
             self._config.suspend_s,
             sends_subscription=True,
             is_lite=True,
+            size_max=PULL_SIZE_MAX,
         )
         return PullOrder(self.queue, terms, offset)
 

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol, final
 
-from roquet.client.cluster.pulling import PulledRecords, PullOrder, PullTerms
+from roquet.client.cluster.pulling import PULL_SIZE_MAX, PulledRecords, PullOrder, PullTerms
 from roquet.client.errors import BadArgument, ClientError, NotOpen, OffsetsGone, Unreachable
 from roquet.client.queue_ref import QueueRef
 from roquet.client.reader.chunk import ChunkBuilder, PulledPiece, RecordChunk
@@ -30,10 +30,8 @@ from roquet.protocol.messages.record_picking import pick_records
 from roquet.protocol.sql_filter import compile_filter
 from roquet.protocol.subscription import ExpressionType, Subscription
 
-# The most messages of one pull, and their most bytes: more makes either side wait for the other.
-# Only our brokers read the byte limit, and return more than usual because of it.
+# The most messages of one pull: more makes either side wait for the other.
 PULL_COUNT_MAX: Final = 4096
-PULL_SIZE_MAX: Final = 352 * 1024
 
 # A reply as large as this was cut by its size, and the next one may have a few messages less.
 _ENDED_BY_SIZE_FROM: Final = 160 * 1024

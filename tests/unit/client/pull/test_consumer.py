@@ -125,6 +125,12 @@ async def test_a_poll_takes_whole_pulls(cluster: LiveCluster) -> None:
         assert consumer.statistics().polled_count == 100
 
 
+async def test_a_pull_brings_as_many_messages_as_the_program_wants(cluster: LiveCluster) -> None:
+    put(cluster, numbers(100))
+    async with reader(cluster, poll_count=1, pull_count=100) as consumer:
+        assert [message.body for message in await consumer.poll()] == numbers(100)
+
+
 async def test_polls_at_the_same_time_share_messages(cluster: LiveCluster) -> None:
     async with reader(cluster) as consumer:
         polls = [asyncio.create_task(consumer.poll(timeout_s=10)) for _ in range(3)]

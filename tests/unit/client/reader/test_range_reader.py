@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 import pytest
 
 from roquet import AsyncTopicReader, QueueRef, RecordChunk
+from roquet.client.cluster.pulling import PULL_SIZE_MAX
 from roquet.client.errors import BadArgument, NotOpen, OffsetsGone, Unreachable
 from roquet.client.group.subscriptions import subscription_of
 from roquet.client.reader.chunk import CHUNK_COUNT, CHUNK_SIZE
 from roquet.client.reader.range_reader import (
     PULL_COUNT_MAX,
-    PULL_SIZE_MAX,
     FetchSizeEstimate,
     FilteredFetchEstimate,
 )
