@@ -1,4 +1,4 @@
-"""`roquet spark ingest`, `backfill` and `compact`: how a lake gets messages, and larger files."""
+"""`roquet spark ingest`, `backfill` and `compact`: what changes a lake."""
 
 import time
 from argparse import ArgumentParser, Namespace
@@ -23,7 +23,13 @@ from roquet.cli.spark.arguments import (
 )
 from roquet.cli.spark.running import JobCommand, session, speed_of, stopped_by_signals
 from roquet.cli.spark.watching import watched
-from roquet.reporting import FINISHED, INTERRUPTED, MISUSED, Report, Reporter
+from roquet.reporting import (
+    FINISHED,
+    INTERRUPTED,
+    MISUSED,
+    Report,
+    Reporter,
+)
 
 if TYPE_CHECKING:
     from roquet.pipeline.jobs.infer import InferredColumns
@@ -110,6 +116,12 @@ def _define_ingest_lake(parser: ArgumentParser) -> None:
         help="Add the columns that JSON bodies of the first messages have; those of the lake stay.",
     )
     parser.add_argument(
+        "--latest-by",
+        metavar="KEY",
+        help="Keep a second table, LAKE-latest, with the newest row of each key: a column of"
+        " decoded bodies, or keys. Default: as the lake has it.",
+    )
+    parser.add_argument(
         "--available-now",
         action="store_true",
         help="Stop when everything stored so far is in the lake; default: run until interrupted.",
@@ -170,6 +182,7 @@ def _run_ingest(reporter: Reporter, given: Namespace) -> int:
         catalog=given.catalog,
         partition_by=given.partition_by,
         bodies=body_options(given, infer=given.infer),
+        latest_by=given.latest_by,
     )
     check_plan(plan)
     check_cluster(plan)

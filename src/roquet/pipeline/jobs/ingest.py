@@ -25,6 +25,7 @@ from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.durable_files import create_once, make_directories
 from roquet.pipeline.errors import BadLake, BadOption, PlanOutdated, SchemaUnknown
 from roquet.pipeline.jobs.infer import InferredColumns, infer
+from roquet.pipeline.jobs.latest import LatestRows, check_latest
 from roquet.pipeline.lake.entries import LakeEntry, LakePiece
 from roquet.pipeline.lake.lake import Lake, LakeRole
 from roquet.pipeline.lake.metadata import FILE_ROWS_MAX_DEFAULT, LakeSettings
@@ -35,6 +36,7 @@ from roquet.pipeline.lake.opening import (
     check_settings,
     check_writable,
     format_of,
+    latest_key_of,
     open_lake,
     partitioning_of,
     properties_of,
@@ -42,6 +44,7 @@ from roquet.pipeline.lake.opening import (
 from roquet.pipeline.lake.places import LakePlace, options_file_of, text_of
 from roquet.pipeline.lake.schemas.choosing import AS_BEFORE, BodyOptions, LakeBodies
 from roquet.pipeline.lake.schemas.evolution import RULES
+from roquet.pipeline.lake.table import TableLake
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import Position, ReadOptions
 from roquet.pipeline.queries import run_query
@@ -68,7 +71,8 @@ class IngestPlan:
 
     With `available_now` it ends when the lake has everything that was stored when it started.
     `file_rows_max` is for a new lake, as are `catalog` and `partition_by`. `bodies` says
-    how bodies are decoded into columns. What is left out is as the lake has it.
+    how bodies are decoded into columns, `latest_by` is the key of a second table with the newest
+    rows. What is left out is as the lake has it.
     """
 
     source: Mapping[str, str]
@@ -81,6 +85,7 @@ class IngestPlan:
     catalog: str | None = None
     partition_by: str | None = None
     bodies: BodyOptions = AS_BEFORE
+    latest_by: str | None = None
 
 
 class IngestProgress(NamedTuple):
@@ -134,7 +139,9 @@ def ingest(
         open_lake(plan.lake, settings, catalog=plan.catalog) as lake,
         _checkpoint(plan, lake) as checkpoint,
     ):
-        publisher = _Publisher(lake, bodies, on_progress)
+        key = plan.latest_by or latest_key_of(plan.lake)
+        latest = LatestRows(spark, lake, key) if key and isinstance(lake, TableLake) else None
+        publisher = _Publisher(lake, bodies, on_progress, latest)
         source |= _lake_options(lake)
         plan = replace(plan, checkpoint=checkpoint)
         is_complete = _run(lambda: _started(spark, plan, source, publisher), publisher, stop)
@@ -187,7 +194,11 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
     )
     check_settings(plan.lake, wanted)
     check_writable(plan.lake, LakeRole.WRITER)
-    body_schema_of(plan.lake, lake_format, plan.bodies)
+    schema = body_schema_of(plan.lake, lake_format, plan.bodies)
+    if plan.latest_by is not None:
+        is_open = plan.bodies.infer or (schema is not None and schema.registry is not None)
+        bodies = None if is_open else schema.arrow if schema else pa.schema([])
+        check_latest(plan.lake, wanted, bodies, plan.latest_by)
     return wanted
 
 
@@ -241,9 +252,14 @@ class _Publisher:
     """Publishes what the tasks of a micro-batch staged, and counts."""
 
     def __init__(
-        self, lake: OpenLake, bodies: LakeBodies, on_progress: Callable[[IngestProgress], None]
+        self,
+        lake: OpenLake,
+        bodies: LakeBodies,
+        on_progress: Callable[[IngestProgress], None],
+        latest: LatestRows | None,
     ) -> None:
         self._lake = lake
+        self._latest = latest
         self.bodies = bodies
         self._on_progress = on_progress
         self._progress = IngestProgress()
@@ -265,6 +281,15 @@ class _Publisher:
         commit_s = self._progress.commit_s + time.monotonic() - started_s
         self._progress = added_up(self._progress, entry)._replace(commit_s=round(commit_s, 6))
         self._on_progress(self._progress)
+        if self._latest is not None:
+            self._update_latest(self._latest.update_if_due)
+
+    def _update_latest(self, update: Callable[[], None]) -> None:
+        try:
+            update()
+        except RoquetError as error:
+            self.failure = error
+            raise
 
     def update_lag(self, query: StreamingQuery) -> None:
         """Updates the lag, by the last progress of Spark."""
@@ -275,6 +300,9 @@ class _Publisher:
             self._on_progress(self._progress)
 
     def report(self, *, is_complete: bool) -> IngestReport:
+        """Also when it was interrupted, the newest rows are those of all messages in the lake."""
+        if self._latest is not None:
+            self._latest.update()
         totals = self._lake.totals()
         return IngestReport(
             *self._progress,

@@ -14,13 +14,13 @@ from pyarrow import fs
 
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.delta_log import DeltaTransactions
-from roquet.pipeline.lake.entries import Compaction, LakeFile, LakePiece
+from roquet.pipeline.lake.entries import Compaction, FileBounds, LakeFile, LakePiece
 from roquet.pipeline.lake.files import directory_of, partition_values
 from roquet.pipeline.lake.metadata import LakeSettings, decode_settings
 from roquet.pipeline.lake.places import LakePlace, Storage, store_error
 from roquet.pipeline.lake.schemas.body_schema import columns_in, new_columns
 from roquet.pipeline.lake.state import LakeState
-from roquet.pipeline.lake.table import CommitRefused, check_written
+from roquet.pipeline.lake.table import CommitRefused, Rewrite, check_written
 from roquet.pipeline.lake.table_offsets import changed_offsets, state_of
 
 if TYPE_CHECKING:
@@ -158,13 +158,36 @@ class DeltaLakeTable:
             self._write(actions, {}, retries_max=0)
         return int(self._table.version()) + 1
 
+    def rewrite(self, rewrite: Rewrite) -> int:
+        from deltalake.transaction import RemoveAction  # noqa: PLC0415
+
+        if self._found is None:
+            self.create()
+            self.refresh()
+        with delta_errors(self._storage):
+            if self._add_columns(rewrite.body_schema):
+                raise CommitRefused(f"{self._storage.url}: the table has new columns")
+            check_written(self._storage, rewrite.added)
+            actions: list[Any] = [self._added(each, is_new=True) for each in rewrite.added]
+            actions += [
+                RemoveAction(path, True, _now_ms(), None, self._values(path))
+                for path in rewrite.removed
+            ]
+            changed = changed_offsets(self._transactions.versions, rewrite.covered)
+            self._write(actions, changed, retries_max=0)
+        return int(self._table.version()) + 1
+
     def files(self) -> list[LakeFile]:
         if self._found is None:
             return []
         with delta_errors(self._storage):
-            found = pa.table(self._table.get_add_actions(flatten=True))
-        columns = (found[name].to_pylist() for name in ("path", "num_records", "size_bytes"))
-        return [LakeFile(path, path, *sizes) for path, *sizes in zip(*columns, strict=True)]
+            found = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
+        return [
+            LakeFile(
+                each["path"], each["path"], each["num_records"], each["size_bytes"], _bounds(each)
+            )
+            for each in found
+        ]
 
     def body_schema(self) -> str | None:
         return self._configuration().get(_BODY_SCHEMA)
@@ -270,7 +293,8 @@ class DeltaLakeTable:
 
     def _values(self, path: str) -> dict[str, str | None]:
         values = partition_values(directory_of(path))
-        values["hour"] = str(int(values["hour"]))
+        if "hour" in values:
+            values["hour"] = str(int(values["hour"]))
         return {name: values[name] for name in self._partitions}
 
 
@@ -289,6 +313,20 @@ def statistics_of(file: LakeFile) -> dict[str, Any]:
         "maxValues": {name: each[1] for name, each in columns.items()},
         "nullCount": dict.fromkeys(columns, 0),
     }
+
+
+def _bounds(found: Mapping[str, Any]) -> FileBounds | None:
+    """Of a file as the library lists it; None if its statistics lack some of them."""
+    columns = ("queueId", "queueOffset", "storeTimestamp")
+    values: list[Any] = [found.get(f"{end}.{name}") for name in columns for end in ("min", "max")]
+    if None in values:
+        return None
+    *numbers, first, last = values
+    return FileBounds(
+        (numbers[0], numbers[1]),
+        (numbers[2], numbers[3]),
+        ((first - _EPOCH) // _US, (last - _EPOCH) // _US),
+    )
 
 
 def _iso(time_us: int) -> str:

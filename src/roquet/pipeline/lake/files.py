@@ -115,6 +115,8 @@ STAGED_DIRECTORY: Final = f"{CONTROL_DIRECTORY}/staged"
 PARTITIONING: Final = ("topic", "dt", "hour")
 # Of tables whose format hides it: readers filter by time, and know no further column.
 HIDDEN_PARTITIONING: Final = ("topic", "hours(storeTimestamp)")
+# Of the newest rows by key, whose hours change all the time.
+LATEST_PARTITIONING: Final = ("topic",)
 _time_partition = re.compile(r"(hour|day|month|year)s?\(storeTimestamp\)").fullmatch
 _HOUR_S: Final = 3600
 _HOUR_MS: Final = 3_600_000
@@ -153,6 +155,31 @@ def table_path(wanted: MissingRange, start: int, hour: int) -> str:
 def compacted_table_path(directory: str) -> str:
     """As `table_path`, of a file that others are compacted into."""
     return f"{directory}/compacted-{uuid4().hex}.parquet"
+
+
+def rewritten_table_path(path: str) -> str:
+    """Of a file with other rows of the same place."""
+    return f"{path.rpartition('-')[0]}-{uuid4().hex}.parquet"
+
+
+class KeyBucket(NamedTuple):
+    """Keys of a topic, by their hash: part `number` of `total`."""
+
+    topic: str
+    number: int
+    total: int
+
+    @property
+    def path(self) -> str:
+        """A new one each time, as `table_path`; a file with other keys has another name."""
+        topic = _escaped(self.topic).replace("%", "~")
+        return f"topic={topic}/latest-{self.number}-{self.total}-{uuid4().hex}.parquet"
+
+
+def bucket_of(path: str) -> KeyBucket:
+    """Raises ValueError for a file that has no keys of one bucket."""
+    _, number, total, _ = path.rpartition("/")[2].split("-")
+    return KeyBucket(topic_of(path), int(number), int(total))
 
 
 def hidden_partitioning(text: str) -> tuple[str, ...] | None:

@@ -34,7 +34,6 @@ SQLITE_FILE: Final = "catalog.sqlite"
 CREATED_FIRST: Final = frozenset({CATALOG_FILE, SQLITE_FILE, f"{SQLITE_FILE}-journal", "metadata"})
 CATALOG_NAME: Final = "roquet"
 _NAMESPACE: Final = "roquet"
-_QUARANTINE_SUFFIX: Final = "_quarantine"
 # Writers take turns of a few milliseconds.
 _SQLITE_TIMEOUT_S: Final = 60
 _VERSION: Final = 1
@@ -70,8 +69,9 @@ class CatalogReference(msgspec.Struct, frozen=True):
             return self
         return msgspec.structs.replace(self, uri=str(place.absolute() / self.uri))
 
-    def identifier(self, *, is_quarantine: bool) -> tuple[str, str]:
-        return _NAMESPACE, f"{self.table}{_QUARANTINE_SUFFIX if is_quarantine else ''}"
+    def identifier(self, suffix: str = "") -> tuple[str, str]:
+        """Of the table, or of the one beside it whose place has this suffix."""
+        return _NAMESPACE, f"{self.table}{suffix.replace('-', '_')}"
 
 
 def check_iceberg() -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _TOPIC: Final = "topic"
 _STORED: Final = "storeTimestamp"
+_BOUNDED: Final = ("queueId", "queueOffset", _STORED)
 _HOUR_US: Final = 3_600_000_000
 _METADATA: Final = "metadata/"
 _DATA_SUFFIX: Final = ".parquet"
@@ -90,9 +91,26 @@ def _statistics(table: "Table", file: LakeFile) -> dict[str, Any]:
 
 def _bounds(bounds: FileBounds | None) -> Iterator[tuple[str, tuple[int, int]]]:
     if bounds is not None:
-        yield "queueId", bounds.queue_id
-        yield "queueOffset", bounds.offset
-        yield _STORED, bounds.stored_us
+        yield from zip(_BOUNDED, (bounds.queue_id, bounds.offset, bounds.stored_us), strict=True)
+
+
+def listed_bounds(table: "Table", file: "DataFile") -> FileBounds | None:
+    """None if the file has no such statistics."""
+    from pyiceberg.conversions import from_bytes  # noqa: PLC0415
+    from pyiceberg.types import PrimitiveType  # noqa: PLC0415
+
+    found: list[tuple[int, int]] = []
+    for name in _BOUNDED:
+        field = table.schema().find_field(name)
+        assert isinstance(field.field_type, PrimitiveType)
+        lower = (file.lower_bounds or {}).get(field.field_id)
+        upper = (file.upper_bounds or {}).get(field.field_id)
+        if lower is None or upper is None:
+            return None
+        least: Any = from_bytes(field.field_type, lower)
+        most: Any = from_bytes(field.field_type, upper)
+        found.append((least, most))
+    return FileBounds(*found)
 
 
 def time_transforms() -> "dict[str, Transform[Any, Any]]":

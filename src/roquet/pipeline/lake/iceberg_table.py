@@ -28,6 +28,7 @@ from roquet.pipeline.lake.iceberg_files import (
     current_files,
     data_file,
     files_below,
+    listed_bounds,
     listed_files,
     remove,
     remove_unused,
@@ -38,7 +39,7 @@ from roquet.pipeline.lake.metadata import LakeSettings, decode_settings
 from roquet.pipeline.lake.places import LakePlace, Storage
 from roquet.pipeline.lake.schemas.body_schema import columns_in, new_columns
 from roquet.pipeline.lake.state import LakeState
-from roquet.pipeline.lake.table import CommitRefused, check_written
+from roquet.pipeline.lake.table import CommitRefused, Rewrite, check_written
 from roquet.pipeline.lake.table_offsets import changed_offsets, state_of
 
 if TYPE_CHECKING:
@@ -63,13 +64,23 @@ _PROPERTIES: Final = {
 }
 
 
-def read_iceberg_settings(place: LakePlace, reference: CatalogReference) -> LakeSettings:
-    """Raises BadLake, also for a table of another program."""
+def read_iceberg_settings(
+    place: LakePlace, reference: CatalogReference, suffix: str = ""
+) -> LakeSettings:
+    """Of the table, or of the one beside it. Raises BadLake, also for one of another program."""
     check_iceberg()
     storage = Storage(place)
     with iceberg_errors(storage), open_catalog(storage, reference) as catalog:
-        table = catalog.load_table(reference.identifier(is_quarantine=False))
+        table = catalog.load_table(reference.identifier(suffix))
     return _settings_of(storage, table)
+
+
+def has_iceberg_table(place: LakePlace, reference: CatalogReference, suffix: str) -> bool:
+    """Beside the one that the catalog has. Raises BadLake."""
+    check_iceberg()
+    storage = Storage(place)
+    with iceberg_errors(storage), open_catalog(storage, reference) as catalog:
+        return catalog.table_exists(reference.identifier(suffix))
 
 
 def _settings_of(storage: Storage, table: "Table") -> LakeSettings:
@@ -91,15 +102,14 @@ class IcebergLakeTable:
         settings: LakeSettings,
         columns: pa.Schema,
         reference: CatalogReference,
-        *,
-        is_quarantine: bool = False,
+        suffix: str = "",
     ) -> None:
         check_iceberg()
         self.settings = settings
         self._columns = columns
         self._storage = Storage(place)
         self._reference = reference
-        self._identifier = reference.identifier(is_quarantine=is_quarantine)
+        self._identifier = reference.identifier(suffix)
         self._found: Table | None = None
 
     def create(self) -> None:
@@ -150,20 +160,33 @@ class IcebergLakeTable:
         return self._table.last_sequence_number
 
     def replace(self, compactions: Sequence[Compaction]) -> int:
+        removed = [path for each in compactions for path in each.removed]
+        return self.rewrite(Rewrite(removed, [each.file for each in compactions]))
+
+    def rewrite(self, rewrite: Rewrite) -> int:
+        if self._found is None:
+            self.create()
+            self.refresh()
         url = self._storage.url
         with self._catalog():
+            if self._add_columns(rewrite.body_schema):
+                raise CommitRefused(f"{self._storage.url}: the table has new columns")
             there = current_files(self._table)
-            removed = [f"{url}/{path}" for each in compactions for path in each.removed]
+            removed = [f"{url}/{path}" for path in rewrite.removed]
             if gone := [path for path in removed if path not in there]:
-                raise CommitRefused(f"{gone[0]} was compacted by another process meanwhile")
-            with (
-                self._transaction() as transaction,
-                transaction.update_snapshot().overwrite() as overwrite,
-            ):
-                for path in removed:
-                    overwrite.delete_data_file(there[path])
-                for each in compactions:
-                    overwrite.append_data_file(data_file(self._table, url, each.file))
+                raise CommitRefused(f"{gone[0]} was replaced by another process meanwhile")
+            check_written(self._storage, rewrite.added)
+            offsets = self._offsets()
+            changed = changed_offsets(offsets, rewrite.covered)
+            with self._transaction() as transaction:
+                if changed:
+                    offsets = {**offsets, **changed}
+                    transaction.set_properties({_OFFSETS: msgspec.json.encode(offsets).decode()})
+                with transaction.update_snapshot().overwrite() as overwrite:
+                    for path in removed:
+                        overwrite.delete_data_file(there[path])
+                    for each in rewrite.added:
+                        overwrite.append_data_file(data_file(self._table, url, each))
         return self._table.last_sequence_number
 
     def files(self) -> list[LakeFile]:
@@ -172,7 +195,13 @@ class IcebergLakeTable:
         with self._catalog():
             found = current_files(self._table)
         return [
-            LakeFile(name, name, each.record_count, each.file_size_in_bytes)
+            LakeFile(
+                name,
+                name,
+                each.record_count,
+                each.file_size_in_bytes,
+                listed_bounds(self._table, each),
+            )
             for path, each in found.items()
             for name in (path.removeprefix(f"{self._storage.url}/"),)
         ]

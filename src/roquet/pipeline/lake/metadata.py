@@ -55,6 +55,8 @@ class LakeFormat(StrEnum):
 class LakeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`file_rows_max`: no file crosses a multiple of it. The rest selects what the lake takes.
 
+    `latest_by` is the key of a table beside a lake, of the newest row of each key.
+
     Each lake has an `id` of its own: a lake that was deleted and created again is another one.
     """
 
@@ -66,6 +68,7 @@ class LakeSettings(msgspec.Struct, frozen=True, kw_only=True):
     properties: PropertiesForm = PropertiesForm.MAP
     tag_expression: str | None = None
     sql_expression: str | None = None
+    latest_by: str | None = None
 
 
 def read_settings(lake: Path) -> LakeSettings | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+import msgspec
 import pyarrow as pa
 
 from roquet.client.queue_ref import QueueRef
@@ -24,6 +25,7 @@ from roquet.pipeline.lake.entries import (
 from roquet.pipeline.lake.files import (
     CONTROL_DIRECTORY,
     HIDDEN_PARTITIONING,
+    LATEST_PARTITIONING,
     PARTITIONING,
     column_partitioning,
     hidden_partitioning,
@@ -36,15 +38,27 @@ from roquet.pipeline.lake.iceberg_catalog import (
     new_catalog,
     store_reference,
 )
-from roquet.pipeline.lake.iceberg_table import IcebergLakeTable, read_iceberg_settings
+from roquet.pipeline.lake.iceberg_table import (
+    IcebergLakeTable,
+    has_iceberg_table,
+    read_iceberg_settings,
+)
 from roquet.pipeline.lake.lake import Lake, LakeRole, check_free, no_lake
 from roquet.pipeline.lake.metadata import LakeFormat, LakeSettings, PublishLog, read_settings
 from roquet.pipeline.lake.places import LakePlace, S3Location, Storage, beside
-from roquet.pipeline.lake.schemas.body_schema import BodySchema, read_body_schema
+from roquet.pipeline.lake.schemas.body_schema import (
+    BodySchema,
+    read_body_schema,
+)
 from roquet.pipeline.lake.schemas.choosing import BodyOptions, chosen_schema
 from roquet.pipeline.lake.schemas.decoding import REASON_COLUMN
 from roquet.pipeline.lake.schemas.evolution import RULES
-from roquet.pipeline.lake.staging import QUARANTINE_SUFFIX, Staging, lake_columns
+from roquet.pipeline.lake.staging import (
+    LATEST_SUFFIX,
+    QUARANTINE_SUFFIX,
+    Staging,
+    lake_columns,
+)
 from roquet.pipeline.lake.state import LakeState, LakeTotals, Missing
 from roquet.pipeline.lake.table import LakeTable, TableLake
 from roquet.pipeline.planning import QueueRange
@@ -98,11 +112,14 @@ def settings_of(place: LakePlace) -> LakeSettings | None:
     """None if there is no lake. Raises BadLake."""
     if (catalog := catalog_of(place)) is not None:
         return read_iceberg_settings(place, catalog)
-    if isinstance(place, S3Location):
-        return read_delta_settings(place)
-    if (place / CONTROL_DIRECTORY).exists() or not (place / _DELTA_LOG).exists():
+    if isinstance(place, Path) and (
+        (place / CONTROL_DIRECTORY).exists() or not (place / _DELTA_LOG).exists()
+    ):
         return read_settings(place)
-    return read_delta_settings(place)
+    found = read_delta_settings(place)
+    if found is not None and found.latest_by is not None:
+        raise BadLake(f"{place} has the newest rows of a lake: give that lake")
+    return found
 
 
 def existing_settings(place: LakePlace) -> LakeSettings:
@@ -136,11 +153,11 @@ def open_lake(
 def _create_table(place: LakePlace, settings: LakeSettings, catalog: str | None) -> None:
     if settings.format is LakeFormat.DELTA:
         _check_empty(place, {_DELTA_LOG})
-        DeltaLakeTable(place, settings, _columns(settings)).create()
+        DeltaLakeTable(place, settings, lake_schema(settings)).create()
         return
     _check_empty(place, CREATED_FIRST)
     reference = new_catalog(place, catalog)
-    IcebergLakeTable(place, settings, _columns(settings), reference).create()
+    IcebergLakeTable(place, settings, lake_schema(settings), reference).create()
     storage = Storage(place)
     with storage.errors_translated():
         store_reference(storage, reference)
@@ -153,7 +170,7 @@ def open_existing_lake(place: LakePlace, role: LakeRole = LakeRole.WRITER) -> Op
 
 def open_table(place: LakePlace, settings: LakeSettings) -> TableLake:
     """An existing table and its quarantine, which may not exist yet."""
-    columns = _columns(settings)
+    columns = lake_schema(settings)
     with_reason = columns.append(pa.field(REASON_COLUMN, pa.string()))
     aside = beside(place, QUARANTINE_SUFFIX)
     table: LakeTable
@@ -164,8 +181,56 @@ def open_table(place: LakePlace, settings: LakeSettings) -> TableLake:
     else:
         catalog = _existing_catalog(place)
         table = IcebergLakeTable(place, settings, columns, catalog)
-        quarantine = IcebergLakeTable(aside, settings, with_reason, catalog, is_quarantine=True)
-    return TableLake(place, table, quarantine)
+        quarantine = IcebergLakeTable(aside, settings, with_reason, catalog, QUARANTINE_SUFFIX)
+    known = _latest_settings(place, settings.format)
+    latest = None if known is None else _latest_table(place, known)
+    return TableLake(place, table, quarantine, latest)
+
+
+def latest_key_of(place: LakePlace) -> str | None:
+    """The key of the table with the newest rows beside a lake, if it has one. Raises BadLake."""
+    settings = settings_of(place)
+    found = None if settings is None else _latest_settings(place, settings.format)
+    return None if found is None else found.latest_by
+
+
+def create_latest(lake: TableLake, key: str) -> TableLake:
+    """The lake, with a table of the newest row of each key, which may exist. Raises BadLake."""
+    if lake.latest is None:
+        wanted = msgspec.structs.replace(
+            lake.settings, latest_by=key, partitioning=LATEST_PARTITIONING
+        )
+        _latest_table(lake.place, wanted).create()
+    check_latest_key(lake.place, key)
+    return open_table(lake.place, lake.settings)
+
+
+def check_latest_key(place: LakePlace, key: str) -> None:
+    """Raises BadLake if the lake has the newest rows by another key."""
+    if (found := latest_key_of(place)) not in (None, key):
+        raise BadLake(
+            f"the lake {place} has the newest rows by {found!r}, not by {key!r}: use the same, or"
+            f" remove the table {beside(place, LATEST_SUFFIX)}"
+        )
+
+
+def _latest_settings(place: LakePlace, lake_format: LakeFormat) -> LakeSettings | None:
+    aside = beside(place, LATEST_SUFFIX)
+    if lake_format is LakeFormat.DELTA:
+        return read_delta_settings(aside)
+    if lake_format is LakeFormat.PARQUET:
+        return None
+    catalog = _existing_catalog(place)
+    if not has_iceberg_table(aside, catalog, LATEST_SUFFIX):
+        return None
+    return read_iceberg_settings(aside, catalog, LATEST_SUFFIX)
+
+
+def _latest_table(place: LakePlace, settings: LakeSettings) -> DeltaLakeTable | IcebergLakeTable:
+    aside, columns = beside(place, LATEST_SUFFIX), lake_schema(settings)
+    if settings.format is LakeFormat.DELTA:
+        return DeltaLakeTable(aside, settings, columns)
+    return IcebergLakeTable(aside, settings, columns, _existing_catalog(place), LATEST_SUFFIX)
 
 
 def _existing_catalog(place: LakePlace) -> CatalogReference:
@@ -291,7 +356,8 @@ def _shown(value: str | tuple[str, ...] | None) -> str:
     return repr(", ".join(value) if isinstance(value, tuple) else str(value))
 
 
-def _columns(settings: LakeSettings) -> pa.Schema:
+def lake_schema(settings: LakeSettings) -> pa.Schema:
+    """The columns of its files, without those of bodies."""
     return record_schema(lake_columns(settings.properties), settings.properties)
 
 

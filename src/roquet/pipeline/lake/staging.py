@@ -52,6 +52,7 @@ _REPEATING: Final = (
     "properties.key_value.key",
 )
 QUARANTINE_SUFFIX: Final = "-quarantine"
+LATEST_SUFFIX: Final = "-latest"
 # A row group is kept in memory until it is complete.
 _GROUP_SIZE_MAX: Final = 64 << 20
 _GROUP_ROWS_MAX: Final = 128 << 10

@@ -157,6 +157,23 @@ class LakeState:
                     " be in the lake twice"
                 )
 
+    def ahead_of(self, other: "LakeState") -> list[LakePiece]:
+        """The ranges that this one has and the other lacks, as pieces without files."""
+        return [
+            LakePiece(*queue, start, end, 0, 0, "", "", generation)
+            for (queue, generation), ranges in self._ranges.items()
+            for held in ranges
+            for start, end in other.lacking_of(queue, generation, held)
+        ]
+
+    def lacking_of(self, queue: QueueRef, generation: int, held: OffsetRange) -> list[OffsetRange]:
+        """What of a range it lacks."""
+        return self._ranges.get((queue, generation), OffsetRanges()).missing(*held)
+
+    def recreated_topics(self) -> set[str]:
+        """Those with a queue that was deleted and created again."""
+        return {queue.topic for queue, generation in self._ranges if generation}
+
     def lacking(self, pieces: Iterable[LakePiece]) -> list[LakePiece]:
         """Those of which the lake has nothing, without those that it has whole.
 

@@ -14,8 +14,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
-from typing import Final, Protocol, Self, TypeVar, final
+from typing import Final, NamedTuple, Protocol, Self, TypeVar, final
 
 from pyarrow import fs
 
@@ -31,7 +32,12 @@ from roquet.pipeline.lake.entries import (
 )
 from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.lake.places import LakePlace, Storage
-from roquet.pipeline.lake.staging import Staging, TableStaging
+from roquet.pipeline.lake.staging import (
+    LATEST_SUFFIX,
+    QUARANTINE_SUFFIX,
+    Staging,
+    TableStaging,
+)
 from roquet.pipeline.lake.state import LakeState, LakeTotals, Missing
 from roquet.pipeline.planning import QueueRange
 
@@ -45,6 +51,15 @@ _T = TypeVar("_T")
 
 class CommitRefused(BadLake):
     """Another commit came first, and may contradict this one: read the table again."""
+
+
+class Rewrite(NamedTuple):
+    """Files instead of others, with other rows; `covered` are ranges that are in the table then."""
+
+    removed: Sequence[str]
+    added: Sequence[LakeFile]
+    covered: Sequence[LakePiece] = ()
+    body_schema: str | None = None
 
 
 class LakeTable(Protocol):
@@ -64,8 +79,14 @@ class LakeTable(Protocol):
     def replace(self, compactions: Sequence[Compaction]) -> int:
         """List compacted files instead of others. Raises CommitRefused and BadLake."""
 
+    def rewrite(self, rewrite: Rewrite) -> int:
+        """Refused after any other commit since `refresh`, even if nothing is rewritten.
+
+        A table that does not exist is created. Raises CommitRefused and BadLake.
+        """
+
     def files(self) -> list[LakeFile]:
-        """As of the last `refresh`."""
+        """As of the last `refresh`, with the bounds of their columns if the table has them."""
 
     def body_schema(self) -> str | None:
         """The columns of decoded bodies, in DDL."""
@@ -92,15 +113,39 @@ def check_written(storage: Storage, files: Sequence[LakeFile]) -> None:
             )
 
 
+def until_accepted(place: LakePlace, commit: Callable[[], _T]) -> _T:
+    """Commits again, by what the table has then, while others commit first. Raises BadLake."""
+    for attempt in range(_ATTEMPTS_MAX):
+        try:
+            return commit()
+        except CommitRefused as error:
+            log.info("commit refused, reading the table again: %s", error)
+            time.sleep(_RETRY_S * attempt)
+    raise BadLake(
+        f"{place}: {_ATTEMPTS_MAX} commits were refused, one after the other: too many"
+        " writers commit to this table at once; run this job again"
+    )
+
+
 @final
 class TableLake:
-    """A lake as a writer has it; no lock is held, and other writers may work on it."""
+    """A lake as a writer has it; no lock is held, and other writers may work on it.
 
-    def __init__(self, place: LakePlace, table: LakeTable, quarantine: LakeTable) -> None:
+    `latest`, if it has one, is a table of the newest row of each key, and made from its messages.
+    """
+
+    def __init__(
+        self,
+        place: LakePlace,
+        table: LakeTable,
+        quarantine: LakeTable,
+        latest: LakeTable | None = None,
+    ) -> None:
         self.place = place
         self.settings = table.settings
-        self._table = table
-        self._quarantine = quarantine
+        self.table = table
+        self.quarantine = quarantine
+        self.latest = latest
         self.state = table.refresh()
 
     def __enter__(self) -> Self:
@@ -118,13 +163,19 @@ class TableLake:
     def staging(self) -> Staging:
         return TableStaging(self.place)
 
+    @property
+    def tables(self) -> dict[str, LakeTable]:
+        """By what they add to the name of the lake, in the order in which rows get into them."""
+        found = {"": self.table, QUARANTINE_SUFFIX: self.quarantine}
+        return found if self.latest is None else {**found, LATEST_SUFFIX: self.latest}
+
     def missing(
         self, ranges: Iterable[QueueRange], incarnations: Mapping[QueueRef, QueueIncarnation]
     ) -> Missing:
         """What the table lacks now. Raises BadLake."""
-        self.state = self._table.refresh()
+        self.state = self.table.refresh()
         missing = self.state.missing(ranges, incarnations)
-        return missing._replace(wanted=self._quarantine.refresh().cut_where_held(missing.wanted))
+        return missing._replace(wanted=self.quarantine.refresh().cut_where_held(missing.wanted))
 
     def publish(
         self, pieces: Sequence[LakePiece], body_schema: str | None = None
@@ -133,74 +184,64 @@ class TableLake:
 
         Raises PlanOutdated if it has part of one of them, and BadLake.
         """
-        return self._until_accepted(lambda: self._publish(pieces, body_schema))
+        return until_accepted(self.place, lambda: self._publish(pieces, body_schema))
 
     def compact(self, compactions: Sequence[Compaction]) -> LakeEntry:
         """List compacted files instead of others. Raises BadLake."""
-        return self._until_accepted(lambda: self._compact(compactions))
+        return until_accepted(self.place, lambda: self._compact(compactions))
 
     def files(self) -> list[LakeFile]:
-        self.state = self._table.refresh()
-        return self._table.files()
+        self.state = self.table.refresh()
+        return self.table.files()
 
     def expire(self, age: timedelta) -> int:
         """Remove files that only older versions list; how many. Raises BadLake."""
-        return self._until_accepted(lambda: self._table.expire(age))
+        return sum(
+            until_accepted(self.place, partial(each.expire, age)) for each in self.tables.values()
+        )
 
     def remove_orphans(self, age: timedelta) -> int:
         """Remove what killed writers left behind; how many files. Raises BadLake.
 
         A running writer has files that are not listed yet: they must be younger.
         """
-        self._quarantine.refresh()
-        return self._table.remove_orphans(age) + self._quarantine.remove_orphans(age)
+        for each in self.tables.values():
+            each.refresh()
+        return sum(each.remove_orphans(age) for each in self.tables.values())
 
     def quarantined_files(self) -> list[LakeFile]:
-        self._quarantine.refresh()
-        return self._quarantine.files()
+        self.quarantine.refresh()
+        return self.quarantine.files()
 
     def totals(self) -> LakeTotals:
         files = self.files()
         quarantined = sum(each.rows for each in self.quarantined_files())
         return LakeTotals(sum(each.rows for each in files), len(files), quarantined)
 
-    def _until_accepted(self, commit: Callable[[], _T]) -> _T:
-        """Commits again, by what the table has then, while others commit first."""
-        for attempt in range(_ATTEMPTS_MAX):
-            try:
-                return commit()
-            except CommitRefused as error:
-                log.info("commit refused, reading the table again: %s", error)
-                time.sleep(_RETRY_S * attempt)
-        raise BadLake(
-            f"{self.place}: {_ATTEMPTS_MAX} commits were refused, one after the other: too many"
-            " writers commit to this table at once; run this job again"
-        )
-
     def _publish(self, pieces: Sequence[LakePiece], body_schema: str | None) -> LakeEntry | None:
-        self.state = self._table.refresh()
+        self.state = self.table.refresh()
         lacking = self.state.lacking(pieces)
         if not lacking:
             return None
         self._set_apart(lacking)
-        return _entry(self._table.commit(lacking, body_schema), added=lacking)
+        return _entry(self.table.commit(lacking, body_schema), added=lacking)
 
     def _compact(self, compactions: Sequence[Compaction]) -> LakeEntry:
-        self._table.refresh()
-        listed = {file.path for file in self._table.files()}
+        self.table.refresh()
+        listed = {file.path for file in self.table.files()}
         possible = [each for each in compactions if listed.issuperset(each.removed)]
         if not possible:
             return _entry(0)
-        return _entry(self._table.replace(possible), compacted=possible)
+        return _entry(self.table.replace(possible), compacted=possible)
 
     def _set_apart(self, pieces: Sequence[LakePiece]) -> None:
         """Commits the quarantine of these pieces, unless an interrupted attempt has done so."""
         if not any(each.quarantined for each in pieces):
             return
-        lacking = self._quarantine.refresh().lacking(pieces)
+        lacking = self.quarantine.refresh().lacking(pieces)
         set_apart = [_quarantined(each) for each in lacking if each.quarantined is not None]
         if set_apart:
-            self._quarantine.commit(set_apart, None)
+            self.quarantine.commit(set_apart, None)
 
 
 def _entry(

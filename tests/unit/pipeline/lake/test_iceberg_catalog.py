@@ -37,8 +37,8 @@ IN_S3 = S3Location("bucket", "some/lake")
 def test_a_directory_has_its_catalog_in_itself(tmp_path: Path) -> None:
     found = new_catalog(tmp_path / "my-lake", None)
     assert found.kind is CatalogKind.SQLITE
-    assert found.identifier(is_quarantine=False) == ("roquet", "my_lake")
-    assert found.identifier(is_quarantine=True) == ("roquet", "my_lake_quarantine")
+    assert found.identifier() == ("roquet", "my_lake")
+    assert found.identifier("-quarantine") == ("roquet", "my_lake_quarantine")
 
 
 def test_an_object_store_needs_a_catalog_elsewhere() -> None:
