@@ -1,4 +1,4 @@
-"""`roquet spark ingest`, `backfill` and `compact`: what changes a lake."""
+"""`roquet spark ingest`, `backfill`, `compact` and `forget`: what changes a lake."""
 
 import time
 from argparse import ArgumentParser, Namespace
@@ -24,11 +24,13 @@ from roquet.cli.spark.arguments import (
 from roquet.cli.spark.running import JobCommand, session, speed_of, stopped_by_signals
 from roquet.cli.spark.watching import watched
 from roquet.reporting import (
+    FAILED,
     FINISHED,
     INTERRUPTED,
     MISUSED,
     Report,
     Reporter,
+    ReportTable,
 )
 
 if TYPE_CHECKING:
@@ -381,8 +383,63 @@ def _run_compact(reporter: Reporter, given: Namespace) -> int:
     return FINISHED if report.is_complete else INTERRUPTED
 
 
+_FORGET_DESCRIPTION: Final = """\
+Remove all rows of a key from a lake, with the files that had them.
+
+The rows leave the messages, the quarantine and the newest rows (--latest-by).
+Files are rewritten, older versions expire, and all files that are left are read
+again: the report has what was found there. Exit code 1 if a file still has
+such rows. The job can be killed and restarted, beside running jobs.
+"""
+
+
+def _define_forget(parser: ArgumentParser) -> None:
+    define_lake(parser, "The lake: a directory or s3://bucket/prefix.", required=True)
+    parser.add_argument(
+        "--key", required=True, metavar="KEY", help="Remove the rows with this key."
+    )
+    parser.add_argument(
+        "--column",
+        metavar="COLUMN",
+        help="Column of decoded bodies that has it; default: keys, of which a message may have more"
+        " than one.",
+    )
+    parser.add_argument(
+        "--orphans",
+        type=time_span,
+        metavar="AGE",
+        help="Remove older files that killed jobs left behind; default: 1d.",
+    )
+    define_cluster(parser)
+
+
+def _run_forget(reporter: Reporter, given: Namespace) -> int:
+    from roquet.pipeline.jobs.forget import (  # noqa: PLC0415
+        ORPHANS_DEFAULT,
+        ForgetPlan,
+        ForgottenRows,
+        check_forget,
+        forget,
+    )
+    from roquet.pipeline.lake.forgetting import KEYS_COLUMN  # noqa: PLC0415
+
+    plan = ForgetPlan(
+        lake=given_place(given),
+        key=given.key,
+        column=given.column or KEYS_COLUMN,
+        orphans=ORPHANS_DEFAULT if given.orphans is None else given.orphans,
+    )
+    check_forget(plan)
+    with session(reporter, given) as spark:
+        found = forget(spark, plan)
+    facts = {"files_removed": found.files_removed, "is_complete": found.is_complete}
+    reporter.finish(Report(facts, [ReportTable("tables", ForgottenRows._fields, found.tables)]))
+    return FINISHED if found.is_complete else FAILED
+
+
 COMMANDS: Final = {
     "ingest": JobCommand(_INGEST_DESCRIPTION, _define_ingest, _run_ingest),
     "backfill": JobCommand(_BACKFILL_DESCRIPTION, _define_backfill, _run_backfill),
     "compact": JobCommand(_COMPACT_DESCRIPTION, _define_compact, _run_compact),
+    "forget": JobCommand(_FORGET_DESCRIPTION, _define_forget, _run_forget),
 }

@@ -48,6 +48,7 @@ from roquet.pipeline.lake.metadata import LakeFormat, LakeSettings, PublishLog, 
 from roquet.pipeline.lake.places import LakePlace, S3Location, Storage, beside
 from roquet.pipeline.lake.schemas.body_schema import (
     BodySchema,
+    columns_in,
     read_body_schema,
 )
 from roquet.pipeline.lake.schemas.choosing import BodyOptions, chosen_schema
@@ -348,6 +349,12 @@ def body_schema_of(
     before = state_of_lake(place).body_schema if settings_of(place) else None
     known = None if before is None else read_body_schema(before)
     return chosen_schema(known, given, RULES[lake_format])
+
+
+def columns_of(place: LakePlace) -> pa.Schema:
+    """The columns of an existing lake, with those of bodies. Raises BadLake."""
+    bodies = columns_in(state_of_lake(place).body_schema)
+    return pa.schema([*lake_schema(existing_settings(place)), *bodies])
 
 
 def _shown(value: str | tuple[str, ...] | None) -> str:
