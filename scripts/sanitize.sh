@@ -14,6 +14,7 @@ if [ ${#tests[@]} -eq 0 ]; then
         tests/unit/broker/fast_path
         tests/unit/broker/pop/test_journal_writing.py
         tests/unit/client/push/test_offset_book.py
+        tests/unit/grpc
         tests/unit/protocol/messages
         tests/unit/protocol/templates
         tests/unit/protocol/test_binary.py

@@ -10,6 +10,7 @@ from typing import Any, Final
 import h2.config
 import h2.connection
 from google.protobuf.message import DecodeError
+from hpack import Encoder
 
 from roquet.grpc.calls import read_timeout
 from roquet.grpc.errors import Http2Broken
@@ -26,6 +27,10 @@ _NAMES: Final = [line.partition(":")[0] for line in MESSAGES.strip().splitlines(
 _STREAM_COUNT_MAX: Final = 16
 _HEADER_SIZE_MAX: Final = 16 * 1024
 _WINDOW_SIZE: Final = 64 * 1024
+# What a client starts with: settings without a value.
+_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+# Of a block of headers, in its first frame.
+_FIRST_SIZE: Final = 16
 
 
 def http2(data: bytes) -> None:
@@ -40,6 +45,42 @@ def http2(data: bytes) -> None:
                     _answer(session, stream_id)
             session.to_send()
             session.events()
+
+
+def hpack(data: bytes) -> None:
+    """Header blocks of two streams; the first byte says where the second one starts.
+
+    They share the table of the connection, and their frames are whole whatever is in them.
+    """
+    session = Http2Session(_STREAM_COUNT_MAX, _HEADER_SIZE_MAX, _WINDOW_SIZE)
+    cut = data[0] if data else 0
+    stream = _PREFACE
+    for stream_id, block in ((1, data[1 : 1 + cut]), (3, data[1 + cut :])):
+        # A frame of headers, and another one with the rest of the block.
+        for kind, flags, part in ((1, 1, block[:_FIRST_SIZE]), (9, 4, block[_FIRST_SIZE:])):
+            stream += len(part).to_bytes(3) + bytes((kind, flags)) + stream_id.to_bytes(4) + part
+    with suppress(Http2Broken):
+        for _, _, value in session.receive(stream):
+            if isinstance(value, dict):
+                read_timeout(value.get("grpc-timeout", ""))
+
+
+def hpack_corpus() -> Iterable[bytes]:
+    """The second block refers to what the first has put into the table."""
+    encoder = Encoder()
+    first, second = (encoder.encode(_request_headers("SendMessage")) for _ in range(2))
+    yield bytes([len(first)]) + first + second
+
+
+def _request_headers(method: str) -> list[tuple[str, str]]:
+    return [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", SERVICE + method),
+        (":authority", "test"),
+        ("content-type", "application/grpc"),
+        ("grpc-timeout", "3S"),
+    ]
 
 
 def _answer(session: Http2Session, stream_id: int) -> None:
@@ -59,15 +100,7 @@ def http2_corpus() -> Iterable[bytes]:
     client = h2.connection.H2Connection(config)
     client.initiate_connection()
     for stream_id, name in enumerate(("SendMessage", *UNIMPLEMENTED)):
-        headers = [
-            (":method", "POST"),
-            (":scheme", "http"),
-            (":path", SERVICE + name),
-            (":authority", "test"),
-            ("content-type", "application/grpc"),
-            ("grpc-timeout", "3S"),
-        ]
-        client.send_headers(2 * stream_id + 1, headers)
+        client.send_headers(2 * stream_id + 1, _request_headers(name))
         client.send_data(2 * stream_id + 1, b"\0\0\0\0\0", end_stream=True)
     client.reset_stream(1)
     client.ping(b"12345678")

@@ -109,6 +109,7 @@ def _requests() -> list[Command]:
     return [command for command in found if command.code in CATALOG]
 
 
+# `make fuzz` reads the names as words.
 TARGETS = {
     "frames": Target(_frames, lambda: (b"\x40" + each.data for each in golden_frames())),
     "headers": Target(
@@ -136,11 +137,12 @@ TARGETS = {
             b"price BETWEEN 1.5 AND 2e3 AND region IN ('a', 'b') -- end",
         ),
     ),
-    "filtered records": Target(
+    "filtered-records": Target(
         _filtered, lambda: (b"\x1aTAGS = 'a' OR KEYS > 1.5   " + r.data for r in golden_records())
     ),
     "accounts": Target(_accounts, lambda: (ACCOUNTS.encode(),)),
     "http2": Target(grpc_targets.http2, grpc_targets.http2_corpus),
-    "grpc messages": Target(grpc_targets.messages, grpc_targets.messages_corpus),
-    "proxy headers": Target(grpc_targets.proxy_headers, grpc_targets.proxy_headers_corpus),
+    "hpack": Target(grpc_targets.hpack, grpc_targets.hpack_corpus),
+    "grpc-messages": Target(grpc_targets.messages, grpc_targets.messages_corpus),
+    "proxy-headers": Target(grpc_targets.proxy_headers, grpc_targets.proxy_headers_corpus),
 }

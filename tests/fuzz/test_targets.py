@@ -1,6 +1,7 @@
 """Real bytes break nothing, and with ROQUET_LONG neither does what atheris makes of them."""
 
 import os
+import shlex
 import subprocess
 import sys
 
@@ -23,6 +24,11 @@ def test_attacks_begin_with_real_bytes(name: str) -> None:
         taken_count += 1
     # What is always refused would only ever meet the first check.
     assert taken_count > 0
+
+
+def test_the_shell_reads_a_name_as_one_word() -> None:
+    # `make fuzz` goes through them in a loop.
+    assert [each for each in TARGETS if shlex.split(each) != [each]] == []
 
 
 @pytest.mark.skipif(not os.environ.get("ROQUET_LONG"), reason="takes minutes")
