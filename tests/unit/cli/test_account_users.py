@@ -99,6 +99,28 @@ def test_users_of_all_brokers_are_changed(at_brokers: BlockingCluster) -> None:
     assert all("ann" not in users for users in users_at(at_brokers))
 
 
+def test_users_are_copied_from_a_broker_to_another(at_brokers: BlockingCluster) -> None:
+    with Admin(at_brokers.name_server, credentials=ROOT) as admin:
+        one, other = (each.address for each in admin.brokers(with_state=False))
+        settings = UserSettings(policies=(ORDERS, UserPolicy("*", ("Get",), is_default=True)))
+        admin.put_user(one, "ann", settings, password="ann-password")
+        admin.put_user(other, "ann", UserSettings(is_super=True), password="another-one")
+        words = ("--from", one, "--to", other)
+        answer_of("account", "user", "copy", "ann", *words)
+        assert admin.broker_users(other)["ann"] == settings
+        # Who has the password may ask; the policy allows it.
+        with Admin(at_brokers.name_server, credentials=Credentials("ann", "ann-password")) as ann:
+            assert "ann" in ann.broker_users(other)
+        missing = roquet("account", "user", "copy", "bob", *words)
+        assert missing.exit_code != 0
+        assert "'bob' does not exist" in missing.stderr
+        admin.delete_user(other, "ann")
+        copied = answer_of("account", "user", "copy", *words)
+        assert [each["user"] for each in copied["users"]] == ["ann", "root"]
+        assert admin.broker_users(other)["ann"] == settings
+    answer_of("account", "user", "remove", "ann", "--yes")
+
+
 def test_names_of_apaches_tool_do_the_same(at_brokers: BlockingCluster) -> None:
     subject = ("-s", "User:bob")
     answer_of("mqadmin", "createUser", "-u", "bob", "-p", "bob-password", "-t", "Super")

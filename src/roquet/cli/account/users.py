@@ -76,6 +76,21 @@ def define(parser: ArgumentParser) -> None:
     )
     change.add_argument("--new-password", action="store_true", help="Generate another password.")
     _define_places(change)
+    copy = commands.add(
+        "copy",
+        "Copy users from a broker to another one, with their passwords and policies.",
+        _copy,
+        "A user that the target already has becomes what it is at the source.",
+    )
+    copy.add_argument("users", metavar="NAME", nargs="*", help="Default: all of them.")
+    for word, what in (("from", "Have those of"), ("to", "Write to")):
+        copy.add_argument(
+            f"--{word}",
+            required=True,
+            dest=f"{word}_broker",
+            metavar="BROKER",
+            help=f"{what} this broker: its name, or host:port.",
+        )
     remove = commands.add("remove", "Remove a user: its requests are rejected.", _remove, _WHERE)
     remove.add_argument("user", metavar="NAME")
     define_confirmation(remove)
@@ -251,6 +266,28 @@ async def _change(session: Session) -> int:
     if given.new_password:
         facts["password"] = password
     session.finish(_report(facts, [(place.name, given.user, after) for place, after in found]))
+    return DONE
+
+
+async def _copy(session: Session) -> int:
+    given = session.given
+    source, *_ = await brokers_named(session, given.from_broker)
+    # With its slaves, which keep users of their own.
+    targets = await brokers_named(session, given.to_broker)
+    known = await session.admin.broker_users(source.address)
+    for name in given.users:
+        if name not in known:
+            raise Failed(f"user {name!r} does not exist at {given.from_broker}", NOT_FOUND)
+    names = given.users or sorted(known)
+    for target in targets:
+        for name in names:
+            await session.admin.copy_user(source.address, target.address, name)
+    found = [
+        (UsersAtBroker(session.admin, target).name, name, known[name])
+        for target in targets
+        for name in names
+    ]
+    session.finish(_report({}, found))
     return DONE
 
 

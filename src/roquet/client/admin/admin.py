@@ -62,10 +62,8 @@ _WHAT: Final = "admin"
 class AsyncAdmin(AsyncResource):
     """Administration of a cluster, for programs.
 
-    Belongs to the event loop and the process that opened it.
-
-    `options` are the members of `AdminConfig`. Every method that asks servers raises
-    NoNameServer, Unreachable or RequestRefused, besides the errors in its own description.
+    Belongs to the loop and the process that opened it; `options` are members of `AdminConfig`. All
+    that asks servers raises NoNameServer, Unreachable or RequestRefused, besides its own errors.
 
     For example:
 
@@ -558,6 +556,10 @@ class AsyncAdmin(AsyncResource):
     ) -> None:
         """Creates or changes a user and its policies; only a new one needs a password."""
         await user_queries.put_user(self._servers(), address, name, settings, password)
+
+    async def copy_user(self, source: str, target: str, name: str) -> None:
+        """With password and policies. Raises BadArgument if `source` has no such user."""
+        await user_queries.copy_user(self._servers(), source, target, name)
 
     async def delete_user(self, address: str, name: str) -> None:
         """With its policies."""

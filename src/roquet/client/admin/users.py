@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from roquet.client.admin.servers import AdminServers
 from roquet.client.cluster.brokers import reply_body
+from roquet.client.errors import BadArgument
 from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.brokers import Acl, Policy, PolicyEntry, User
 from roquet.protocol.codes import RequestCode
@@ -76,6 +77,16 @@ async def put_user(
         await servers.brokers.ask(
             address, RequestCode.AUTH_UPDATE_ACL, PolicyHeader(subject=subject), write_body(acl)
         )
+
+
+async def copy_user(servers: AdminServers, source: str, target: str, name: str) -> None:
+    settings = (await users_at(servers, source)).get(name)
+    if settings is None:
+        raise BadArgument(f"there is no user {name!r} at {source}", "name")
+    header = UserHeader(username=name)
+    reply = await servers.brokers.ask(source, RequestCode.AUTH_GET_USER, header)
+    password = reply_body(User, reply, source).password
+    await put_user(servers, target, name, settings, password)
 
 
 async def delete_user(servers: AdminServers, address: str, name: str) -> None:

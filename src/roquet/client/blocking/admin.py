@@ -120,6 +120,7 @@ class Admin(BlockingTwin[AsyncAdmin]):
     delete_account = blocking(AsyncAdmin.delete_account)
     broker_users = blocking(AsyncAdmin.broker_users)
     put_user = blocking(AsyncAdmin.put_user)
+    copy_user = blocking(AsyncAdmin.copy_user)
     delete_user = blocking(AsyncAdmin.delete_user)
     name_server_config = blocking(AsyncAdmin.name_server_config)
     update_name_server_config = blocking(AsyncAdmin.update_name_server_config)
