@@ -11,6 +11,7 @@ import yaml
 from roquet import Message, Producer, PullConsumer, StartFrom
 from roquet.broker.metrics.monitored_broker import METRICS as OF_BROKERS
 from roquet.cli.serving.broker_process import PORT_STEP
+from roquet.grpc.metrics import METRICS as OF_ENDPOINTS
 from roquet.monitoring.exposition import MetricKind
 from roquet.monitoring.server_metrics import PROCESS_METRICS as OF_PROCESSES
 from roquet.namesrv.metrics import METRICS as OF_NAME_SERVERS
@@ -25,7 +26,8 @@ RULES = DEPLOY / "prometheus" / "roquet.rules.yml"
 BOARDS = sorted((DEPLOY / "grafana").glob("*.json"))
 
 METRICS = {
-    metric.name: metric for metric in (*OF_PROCESSES, *OF_BROKERS, *OF_NAME_SERVERS, *OF_PIPELINES)
+    metric.name: metric
+    for metric in (*OF_PROCESSES, *OF_BROKERS, *OF_NAME_SERVERS, *OF_ENDPOINTS, *OF_PIPELINES)
 }
 
 

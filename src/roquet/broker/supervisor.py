@@ -42,7 +42,7 @@ from roquet.settings.options import ConfigError
 from roquet.store.log_scan import NO_END
 
 if TYPE_CHECKING:
-    from roquet.broker.metrics.monitored_broker import MonitoredBroker
+    from roquet.broker.metrics.monitored_broker import Measure, MonitoredBroker
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,8 @@ class BrokerSupervisor:
         # The port of its pages, if it has any.
         self.http_port: int | None = None
         self._grpc_place: Address | None = None
+        # Of what serves beside the broker.
+        self.measured_beside: list[Measure] = []
         self.has_failed = asyncio.Event()
         self.failure = "it cannot trust its disk any more"
 
@@ -293,4 +295,5 @@ def observed(supervisor: BrokerSupervisor) -> "MonitoredBroker":
     """The current broker, as monitoring sees it."""
     from roquet.broker.metrics.monitored_broker import MonitoredBroker  # noqa: PLC0415
 
-    return MonitoredBroker(supervisor.broker.config.broker_name, lambda: supervisor.serving)
+    name = supervisor.broker.config.broker_name
+    return MonitoredBroker(name, lambda: supervisor.serving, supervisor.measured_beside)

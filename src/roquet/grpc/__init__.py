@@ -9,6 +9,7 @@ its methods work on, or a proxy, which talks remoting to a cluster. Interface: `
     schema codes message_form messages of the service; their numbers; stored messages in its terms
     methods serving           which call goes where; refusals; the port
     outgoing receives route_form settings names   requests as they are checked, answers as they look
+    metrics                   what is counted of calls, for Prometheus
     telemetry clients questions   who is connected; what operators ask of them
     signatures                which account may do what
     in_broker                 the endpoint of a broker; imports the broker, which does not know it
@@ -17,21 +18,30 @@ its methods work on, or a proxy, which talks remoting to a cluster. Interface: `
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from roquet.grpc.errors import GrpcMissing
 
 if TYPE_CHECKING:
     from roquet.broker.broker import Broker
     from roquet.clock import Clock
+    from roquet.grpc.calls import EndpointFigures
     from roquet.grpc.proxy.server import ProxyConfig
     from roquet.net.tls.contexts import ServerTls
     from roquet.protocol.host import Address
 
-    ServeGrpc = Callable[
-        [Address, Broker, Callable[[], Broker | None], Clock], AbstractAsyncContextManager[int]
-    ]
     ServeProxy = Callable[[ProxyConfig, ServerTls, Clock], AbstractAsyncContextManager[Address]]
+
+    class ServeGrpc(Protocol):
+        def __call__(
+            self,
+            place: Address,
+            broker: Broker,
+            serving: Callable[[], Broker | None],
+            clock: Clock,
+            *,
+            figures: EndpointFigures | None = None,
+        ) -> AbstractAsyncContextManager[int]: ...
 
 
 def load_endpoint() -> "ServeGrpc":

@@ -10,6 +10,7 @@ stream is closed, with whether its end was sent.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Final, Protocol, final
@@ -21,6 +22,7 @@ _UNITS_S: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 
 _TIMEOUT: Final = re.compile(r"([0-9]{1,8})([HMSmun])", re.ASCII)
 _HEADERS: Final = ((b":status", b"200"), (b"content-type", b"application/grpc"))
 _OK: Final = ((b"grpc-status", b"0"),)
+_STATUS_START_SIZE: Final = 4
 # Of a status message; it is a header.
 _TEXT_SIZE_MAX: Final = 1024
 
@@ -59,13 +61,35 @@ class CallConnection(Protocol):
     def finish(self, stream_id: int, trailers: tuple[tuple[bytes, bytes], ...]) -> None: ...
 
 
+# How a call ended: with the start of a status of RocketMQ, with one of gRPC, or None if the client
+# did not wait for its end.
+Outcome = bytes | GrpcStatus | None
+
+
+@final
+class EndpointFigures:
+    """What happens at an endpoint, counted for /metrics; `metrics` has the names."""
+
+    def __init__(self) -> None:
+        # By method.
+        self.begun: Counter[str] = Counter()
+        self.ended: Counter[tuple[str, Outcome]] = Counter()
+        # Those of no method that there is: their names are chosen by peers.
+        self.unknown_count = 0
+        self.renewed_count = 0
+        # Of the server.
+        self.connection_count: Callable[[], int] = int
+
+
 @final
 class Call:
-    """Of one client, from its headers to its end."""
+    """Of one client, from its headers to its end. `figures` count it, if they are set."""
 
     __slots__ = (
         "_has_headers",
+        "_outcome",
         "connection",
+        "figures",
         "is_open",
         "metadata",
         "method",
@@ -89,6 +113,8 @@ class Call:
         self.since_s = since_s
         self.is_open = True
         self._has_headers = False
+        self._outcome: Outcome = None
+        self.figures: EndpointFigures | None = None
         self.on_closed: Callable[[bool], None] | None = None
 
     @property
@@ -105,6 +131,7 @@ class Call:
         if not self.is_open:
             return
         data = b"".join([with_head(each) for each in messages])
+        self._outcome = status_start(messages[0])
         if self._has_headers:
             self.connection.send(self.stream_id, data)
             self.finish()
@@ -123,6 +150,8 @@ class Call:
         if self.is_open:
             self._start()
             self.is_open = False
+            if self._outcome is None:
+                self._outcome = status
             trailers: tuple[tuple[bytes, bytes], ...] = _OK
             if status:
                 shown = quote(text[:_TEXT_SIZE_MAX], safe=" !#$&'()*+,/:;=?@[]-._~\"<>").encode()
@@ -132,6 +161,8 @@ class Call:
     def close(self, *, is_complete: bool) -> None:
         """The stream is over; the client got all of it, or does not want it any more."""
         self.is_open = False
+        if self.figures is not None:
+            self.figures.ended[self.method, self._outcome if is_complete else None] += 1
         if self.on_closed is not None:
             on_closed, self.on_closed = self.on_closed, None
             on_closed(is_complete)
@@ -145,6 +176,15 @@ class Call:
 def with_head(message: bytes) -> bytes:
     """As it goes into DATA."""
     return len(message).to_bytes(MESSAGE_HEAD_SIZE) + message
+
+
+def status_start(message: bytes) -> bytes:
+    """The number of the status of an answer, as it stands there: the status is its first field.
+
+    0x0a, the size of the status in one or two bytes, 0x08, the number in three bytes.
+    """
+    start = 3 if message[1] & 0x80 else 2
+    return message[start : start + _STATUS_START_SIZE]
 
 
 def is_whole(data: bytes) -> bool:

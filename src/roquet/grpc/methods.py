@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, final
 import msgspec
 from google.protobuf.message import DecodeError
 
-from roquet.grpc.calls import Call, GrpcStatus
+from roquet.grpc.calls import Call, EndpointFigures, GrpcStatus
 from roquet.grpc.codes import Code, RefusedCall, refusal_status
 from roquet.grpc.connection import MessageStream
 from roquet.grpc.schema import SERVICE, Message, pb
@@ -42,6 +42,8 @@ class Service(SettingsTaker, Protocol):
 
     While `unavailable` says why, no call is answered. `clients` are the connected ones.
     """
+
+    figures: EndpointFigures
 
     def query_route(self, call: Call, request: Message) -> Message | None: ...
 
@@ -107,10 +109,16 @@ class Endpoint:
         self._methods = _methods(service)
 
     def open_call(self, call: Call) -> MessageStream | None:
-        if call.method == TELEMETRY:
-            return Telemetry(self._service, call)
+        figures = self._service.figures
         method = self._methods.get(call.method)
-        return None if method is None else _Request(self._service, call, method)
+        if method is None and call.method != TELEMETRY:
+            figures.unknown_count += 1
+            return None
+        figures.begun[call.method] += 1
+        call.figures = figures
+        if method is None:
+            return Telemetry(self._service, call)
+        return _Request(self._service, call, method)
 
 
 @final

@@ -32,6 +32,7 @@ async def serve_service(
         return GrpcConnection(server, endpoint.open_call, deadlines, limits, budget)
 
     server = Server(None, clock, new_connection=new_connection, tls=tls, budget=budget)
+    service.figures.connection_count = lambda: server.connection_count
     port = await server.start(place.ip, place.port)
     try:
         yield port

@@ -1,6 +1,6 @@
 """All metrics of a broker, and whether it is ready; here those of its log, disk and replicas."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, final
 
 from roquet import __version__
@@ -122,13 +122,23 @@ METRICS: Final = (
 )
 
 
+# What serves beside a broker adds its own metrics, with the labels of the broker.
+Measure = Callable[[Labels, Exposition], None]
+
+
 @final
 class MonitoredBroker:
-    """A `MonitoredServer`. `serving` gives the current broker, or None while it restarts."""
+    """A `MonitoredServer`. `serving` gives the current broker, or None while it restarts.
 
-    def __init__(self, name: str, serving: Callable[[], Broker | None]) -> None:
+    `beside` is what serves beside it.
+    """
+
+    def __init__(
+        self, name: str, serving: Callable[[], Broker | None], beside: Sequence[Measure] = ()
+    ) -> None:
         self._name = name
         self._serving = serving
+        self._beside = beside
 
     def measure(self, into: Exposition) -> Iterator[None]:
         broker = self._serving()
@@ -144,6 +154,8 @@ class MonitoredBroker:
         yield from measure_storage(broker, own, into)
         yield from measure_replication(broker, own, into)
         yield from traffic.measure_traffic(broker, own, into)
+        for measure in self._beside:
+            measure(own, into)
 
     def unready_reasons(self) -> list[str]:
         """Why clients cannot use the broker: its disk, or no name server has it registered."""

@@ -7,10 +7,14 @@ it has a port.
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from roquet.broker.supervisor import BrokerSupervisor
 from roquet.clock import Clock
 from roquet.protocol.host import Address
+
+if TYPE_CHECKING:
+    from roquet.monitoring.exposition import Exposition, Labels
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +39,22 @@ async def grpc_endpoint(
     from roquet.grpc import load_endpoint  # noqa: PLC0415
 
     serve_grpc = load_endpoint()
+    from roquet.grpc.calls import EndpointFigures  # noqa: PLC0415
+
+    figures = EndpointFigures()
+
+    def measure(own: "Labels", into: "Exposition") -> None:
+        # Loaded only when needed.
+        from roquet.grpc.metrics import measure_endpoint  # noqa: PLC0415
+
+        measure_endpoint(figures, own, into)
+
     place = Address(host, port)
     broker = supervisor.broker
-    async with serve_grpc(place, broker, lambda: supervisor.serving, clock) as taken_port:
+    async with serve_grpc(
+        place, broker, lambda: supervisor.serving, clock, figures=figures
+    ) as taken_port:
+        supervisor.measured_beside.append(measure)
         advertised = advertised_host or broker.config.advertised_host or broker.config.bind_host
         await supervisor.register_endpoint(Address(advertised, taken_port))
         name = broker.config.broker_name

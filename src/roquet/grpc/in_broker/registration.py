@@ -80,31 +80,38 @@ def release(broker: Broker, held: Held) -> None:
         log.warning("a message of %s comes again when its time is over: %s", held.queue, refused)
 
 
-def renew(broker: Broker, clients: GrpcClients[Held]) -> None:
-    """Those whose time is nearly over get more of it."""
+def renew(broker: Broker, clients: GrpcClients[Held]) -> int:
+    """Those whose time is nearly over get more of it; how many."""
     now_s = broker.clock.monotonic_s()
+    renewed_count = 0
     for client in clients:
         for text, held in tuple(client.held.items()):
-            if now_s - held.since_s > HELD_S_MAX or not _is_renewed(broker, held):
+            is_renewed = None if now_s - held.since_s > HELD_S_MAX else _is_renewed(broker, held)
+            if is_renewed is None:
                 client.held.pop(text, None)
+            else:
+                renewed_count += is_renewed
+    return renewed_count
 
 
-def _is_renewed(broker: Broker, held: Held) -> bool:
-    """Whether it is still out. The first receipt stays valid."""
+def _is_renewed(broker: Broker, held: Held) -> bool | None:
+    """Whether it got more time; None if it is not out any more. The first receipt stays valid."""
     journal = broker.waiting.pops
     receipt = held.receipt
     if receipt.revive_queue_id == ORDERED_QUEUE_ID:
         ordered = journal.ordered.find(held.queue)
         outing = None if ordered is None else ordered.out.get(receipt.offset)
         if outing is None or outing.pop_time_ms != receipt.pop_time_ms:
-            return False
-        if outing.due_ms - journal.steady_ms < RENEW_BEFORE_MS:
+            return None
+        is_due = outing.due_ms - journal.steady_ms < RENEW_BEFORE_MS
+        if is_due:
             change_time(broker, held.queue, receipt, RENEWED_MS)
-        return True
+        return is_due
     point = journal.in_flight.find(PopKey(held.queue, receipt.start_offset, receipt.pop_time_ms))
     if point is None or point.index_of(receipt.offset) is None:
-        return False
-    if point.due_ms - journal.steady_ms < RENEW_BEFORE_MS:
+        return None
+    is_due = point.due_ms - journal.steady_ms < RENEW_BEFORE_MS
+    if is_due:
         # In memory only: after a crash of the broker it comes again.
         journal.in_flight.postpone(point, journal.steady_ms + RENEWED_MS)
-    return True
+    return is_due

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from roquet.broker.broker import Broker
 from roquet.clock import Clock
+from roquet.grpc.calls import EndpointFigures
 from roquet.grpc.clients import RENEWAL_PAUSE_S
 from roquet.grpc.connection import GrpcLimits
 from roquet.grpc.in_broker.service import BrokerService
@@ -23,15 +24,16 @@ async def serve_grpc(
     serving: Callable[[], Broker | None],
     clock: Clock,
     limits: GrpcLimits = DEFAULT_GRPC_LIMITS,
+    figures: EndpointFigures | None = None,
 ) -> AsyncIterator[int]:
-    """Yields the port. `serving` is the current broker, None while it restarts.
+    """Yields the port. `serving` is the current broker, None while it restarts; `figures` count.
 
     Certificates and limits of connections are those of `broker`, and of the ones it becomes. Raises
     what `Server.start` does.
     """
     access = broker.access
     async with Services("gRPC") as services:
-        service = BrokerService(serving, services)
+        service = BrokerService(serving, services, figures or EndpointFigures())
         services.every("renew messages", RENEWAL_PAUSE_S, service.renew_held)
         async with serve_service(
             place, service, clock, access.tls, access.connection_budget, limits

@@ -5,7 +5,7 @@ from typing import Any, Final, final
 
 from roquet.broker.broker import Broker
 from roquet.broker.membership import connection_lost
-from roquet.grpc.calls import Call, GrpcStatus
+from roquet.grpc.calls import Call, EndpointFigures, GrpcStatus
 from roquet.grpc.clients import GrpcClient, GrpcClients
 from roquet.grpc.codes import refusal_status
 from roquet.grpc.in_broker.ack_turn import AckTurn
@@ -35,8 +35,14 @@ class BrokerService:
     `services` are for calls that wait for a name server.
     """
 
-    def __init__(self, serving: Callable[[], Broker | None], services: Services) -> None:
+    def __init__(
+        self,
+        serving: Callable[[], Broker | None],
+        services: Services,
+        figures: EndpointFigures,
+    ) -> None:
         self._serving = serving
+        self.figures = figures
         self._services = services
         self._elsewhere = Elsewhere()
         self._ack_turn = AckTurn(serving)
@@ -55,7 +61,7 @@ class BrokerService:
     def renew_held(self) -> None:
         broker = self._serving()
         if broker is not None and not broker.config.is_slave:
-            renew(broker, self.clients)
+            self.figures.renewed_count += renew(broker, self.clients)
 
     # Clients.
 

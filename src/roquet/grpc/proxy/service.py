@@ -8,7 +8,7 @@ from roquet.client.cluster.instance import ClientInstance
 from roquet.client.cluster.links import LinkSettings, Participant
 from roquet.client.errors import ClientError
 from roquet.clock import Clock
-from roquet.grpc.calls import Call, GrpcStatus
+from roquet.grpc.calls import Call, EndpointFigures, GrpcStatus
 from roquet.grpc.clients import GrpcClients
 from roquet.grpc.codes import Code, RefusedCall, refusal_status
 from roquet.grpc.names import group_name, topic_name
@@ -67,6 +67,7 @@ class ProxyService:
         self._sending = Sending(self._cluster)
         self._receiving = Receiving(self._cluster, services, clock.now_ms)
         self._call_count = 0
+        self.figures = EndpointFigures()
         self.clients: GrpcClients[RenewedMessage] = GrpcClients(self)
         self._check_backs = CheckBacks(self._cluster, self.clients)
 
