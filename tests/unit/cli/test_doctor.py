@@ -50,6 +50,15 @@ def test_a_broker_that_is_unreachable(roquet_cluster: BlockingCluster) -> None:
     assert "cannot be asked" in found
 
 
+def test_an_endpoint_that_cannot_be_connected_to() -> None:
+    # A cluster inside a test serves none.
+    settings = {"grpcPort": str(free_port())}
+    with BlockingCluster(settings=settings) as cluster:
+        (found,) = findings("-n", cluster.name_server, exit_code=0)
+    assert found.startswith("warning: broker broker-a routes send SDKs of 5.x to 127.0.0.1:")
+    assert found.endswith("which cannot be connected to from here: Connection refused")
+
+
 def test_a_topic_that_takes_nothing(at: Shop) -> None:
     assert roquet("topic", "create", "closed", "--permission", "r").exit_code == 0
     assert "problem: topic closed no broker accepts messages for it" in findings(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.admin.cluster import BrokerInfo, certificate_expiry
@@ -11,6 +12,8 @@ from roquet.client.admin.doctor.finding import Finding
 from roquet.client.arguments import utc
 from roquet.client.errors import ClientError
 from roquet.clock import SystemClock
+
+_CONNECT_TIMEOUT_S: Final = 3.0
 
 
 async def examine(
@@ -46,6 +49,8 @@ async def _behind_name_servers(
         *servers.of_lost(lost, brokers),
         *(each for item in settings.items() for each in servers.of_settings(*item)),
         *_of_machines(answering, settings, now),
+        *servers.of_missing_endpoints(settings),
+        *await _of_endpoints(answering, settings),
         *(
             each
             for address, expires in expiries.items()
@@ -69,6 +74,29 @@ def _of_machines(
         subject = f"broker {broker.broker_name}"
         found += servers.of_certificate(subject, broker.certificate_expires, now)
     return found
+
+
+async def _of_endpoints(
+    brokers: Sequence[BrokerInfo], settings: Mapping[str, Mapping[str, str]]
+) -> list[Finding]:
+    """Of masters: slaves send their clients there."""
+
+    async def tried(broker: BrokerInfo) -> Finding | None:
+        place = servers.endpoint_of(broker, settings.get(broker.broker_name, {}))
+        if place is None or not broker.is_master:
+            return None
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                _, writer = await asyncio.open_connection(*place)
+        except TimeoutError:
+            text = f"no answer within {_CONNECT_TIMEOUT_S:g} s"
+            return servers.of_silent_endpoint(broker, place, text)
+        except OSError as error:
+            return servers.of_silent_endpoint(broker, place, error.strerror or str(error))
+        writer.close()
+        return None
+
+    return [each for each in await asyncio.gather(*map(tried, brokers)) if each is not None]
 
 
 async def _name_server_certificates(admin: AsyncAdmin) -> Mapping[str, datetime | None]:

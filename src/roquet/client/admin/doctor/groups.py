@@ -26,6 +26,8 @@ _LAG_MAX: Final = timedelta(minutes=5)
 # A call of a listener that takes longer is worth a look.
 _CALL_MAX: Final = timedelta(seconds=30)
 _SHOWN_MAX: Final = 5
+# The id of an SDK of 5.x: HOST@PROCESS@NUMBER@TIME.
+_SDK_ID_SIGNS: Final = 3
 
 
 async def examine(admin: AsyncAdmin, wanted: str | None) -> AsyncIterator[Finding]:
@@ -99,7 +101,9 @@ def of_progress(group: str, progress: GroupProgress, members: GroupMembers) -> I
         (sum(each.queue.topic == topic for each in progress.queues) for topic in topics), default=0
     )
     is_shared = members.message_model in (None, "CLUSTERING")
-    if is_shared and queue_count and len(members.connections) > queue_count:
+    # SDKs of 5.x pop: each of them gets messages of every queue.
+    is_popped = any(each.count("@") == _SDK_ID_SIGNS for each in members.client_ids)
+    if is_shared and not is_popped and queue_count and len(members.connections) > queue_count:
         yield Finding(
             Severity.WARNING,
             subject,

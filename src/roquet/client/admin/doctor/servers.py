@@ -15,6 +15,7 @@ from roquet.protocol.codes import Permission
 # settings, and their defaults in percent.
 _DISK_FULL_SOON: Final = ("diskMaxUsedSpaceRatio", 75)
 _DISK_FULL: Final = ("diskSpaceWarningLevelRatio", 90)
+_GRPC_PORT: Final = "grpcPort"
 # Time left to replace a certificate.
 _CERTIFICATE_WARNING: Final = timedelta(days=30)
 _CERTIFICATE_PROBLEM: Final = timedelta(days=7)
@@ -178,7 +179,7 @@ def _of_switch(subject: str, broker: BrokerInfo) -> Iterator[Finding]:
 def of_disk(broker: BrokerInfo, settings: Mapping[str, str]) -> Iterator[Finding]:
     """`settings` have the limits of the broker; Apache's brokers report only the lower one."""
     used_ratio = broker.disk_used_ratio
-    soon, full = (_percent(settings, *each) / 100 for each in (_DISK_FULL_SOON, _DISK_FULL))
+    soon, full = (_number(settings, *each) / 100 for each in (_DISK_FULL_SOON, _DISK_FULL))
     if used_ratio is None or used_ratio < min(soon, full):
         return
     used = f"its disk is {used_ratio:.0%} full"
@@ -190,7 +191,7 @@ def of_disk(broker: BrokerInfo, settings: Mapping[str, str]) -> Iterator[Finding
     yield Finding(severity, f"broker {broker.broker_name}", text, remedy)
 
 
-def _percent(settings: Mapping[str, str], key: str, default: int) -> int:
+def _number(settings: Mapping[str, str], key: str, default: int) -> int:
     text = settings.get(key, "")
     return int(text) if text.isdigit() else default
 
@@ -208,6 +209,35 @@ def of_settings(broker_name: str, settings: Mapping[str, str]) -> Iterator[Findi
     elif not permission & Permission.WRITE:
         text = f"writes are forbidden at {broker_name}"
         yield Finding(Severity.WARNING, subject, text, f"roquet broker writes allow {broker_name}")
+
+
+def endpoint_of(broker: BrokerInfo, settings: Mapping[str, str]) -> tuple[str, int] | None:
+    """Where SDKs of 5.x are sent by routes; None if the broker has no endpoint."""
+    port = _number(settings, _GRPC_PORT, 0)
+    return (broker.address.rpartition(":")[0].strip("[]"), port) if port else None
+
+
+def of_missing_endpoints(settings: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
+    """Routes leave out brokers without an endpoint, if others have one."""
+    have = [name for name, each in settings.items() if _number(each, _GRPC_PORT, 0)]
+    for name, each in settings.items() if have else ():
+        if each and name not in have:
+            yield Finding(
+                Severity.WARNING,
+                f"broker {name}",
+                f"it has no gRPC endpoint, as {have[0]} has: SDKs of 5.x do not reach its queues",
+                "set grpcPort there, or run roquet proxy",
+            )
+
+
+def of_silent_endpoint(broker: BrokerInfo, place: tuple[str, int], error: str) -> Finding:
+    return Finding(
+        Severity.WARNING,
+        f"broker {broker.broker_name}",
+        f"routes send SDKs of 5.x to {place[0]}:{place[1]}, which cannot be connected to from"
+        f" here: {error}",
+        "let connections to grpcPort pass, or run roquet proxy where its clients reach it",
+    )
 
 
 def permission_in(settings: Mapping[str, str]) -> Permission:

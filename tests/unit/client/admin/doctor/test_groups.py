@@ -51,6 +51,13 @@ def test_problems_of_a_group(lag: int, minutes: int, member_count: int, found: l
     assert bad([*groups.of_progress("g", state, members(member_count))]) == found
 
 
+def test_sdks_of_5_share_queues_so_none_is_idle() -> None:
+    ids = ("vm@22576@0@u3ym4fla", "vm@22576@1@u3ym4flb")
+    connections = tuple(ClientConnection(each, None, None, 0) for each in ids)
+    popping = GroupMembers(connections, "CONSUME_PASSIVELY", "CLUSTERING", {})
+    assert bad([*groups.of_progress("g", progress(0, timedelta()), popping)]) == []
+
+
 def member(**subscriptions: str) -> MemberInfo:
     return MemberInfo({}, {"%RETRY%g": "*", **subscriptions}, {}, {})
 

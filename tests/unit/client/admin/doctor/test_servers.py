@@ -205,3 +205,24 @@ def test_it_is_no_problem_that_name_servers_of_apache_remember_no_broker() -> No
     (found,) = servers.of_lost(None, [])
     assert found.severity is Severity.FINE
     assert found.text.startswith("unknown")
+
+
+@pytest.mark.parametrize(
+    ("ports", "found"),
+    [
+        ({"a": {"x": "y"}, "b": {"x": "y"}}, []),
+        ({"a": {"grpcPort": "8081"}, "b": {"grpcPort": "8082"}}, []),
+        # One that did not answer.
+        ({"a": {"grpcPort": "8081"}, "b": {}}, []),
+        (
+            {"a": {"grpcPort": "8081"}, "b": {"grpcPort": ""}},
+            [
+                "warning: it has no gRPC endpoint, as a has: SDKs of 5.x do not reach its queues",
+            ],
+        ),
+    ],
+)
+def test_queues_that_sdks_of_5_do_not_reach(
+    ports: dict[str, dict[str, str]], found: list[str]
+) -> None:
+    assert bad([*servers.of_missing_endpoints(ports)]) == found
