@@ -1,6 +1,10 @@
 """The methods, as a client sees them: from routes to acknowledged messages."""
 
+import math
+from typing import Final
+
 import pytest
+from h2.settings import SettingCodes
 
 from roquet.broker.pop.redelivery import redeliver_slice
 from roquet.grpc.clients import GONE_AFTER_S
@@ -23,6 +27,9 @@ from tests.support.grpc_requests import (
     wish,
 )
 from tests.support.stores import messages
+
+# Of HTTP/2, if a client does not say otherwise.
+WINDOW_SIZE: Final = 65_535
 
 
 def stored(bed: BrokerBed, topic: str) -> list[StoredMessage]:
@@ -230,6 +237,41 @@ async def test_a_cancelled_receive_waits_no_more(bed: BrokerBed, client: GrpcTes
     await eventually(lambda: bed.broker.waiting.pop_polls.count == 1)
     client.reset(stream)
     await eventually(lambda: bed.broker.waiting.pop_polls.count == 0)
+
+
+async def test_what_a_cancelled_receive_was_to_get_comes_again_at_once(
+    bed: BrokerBed, client: GrpcTestClient
+) -> None:
+    await as_consumer(client)
+    await sent(client, message())
+    # The client lets less come than the answer has.
+    client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 10})
+    pops = bed.broker.waiting.pops
+    stream = client.start("ReceiveMessage", wish())
+    await eventually(lambda: pops.in_flight.count)
+    client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_SIZE})
+    bed.clock.advance(1)
+    client.reset(stream)
+    await eventually(lambda: (pops.in_flight.next_due_ms or math.inf) <= pops.steady_ms)
+    redeliver_slice(bed.broker)
+    (found,) = await received(client, wish())
+    # Nobody has seen it.
+    assert found.system_properties.delivery_attempt == 1
+
+
+async def test_a_message_comes_again_when_its_time_is_over_and_not_before(
+    bed: BrokerBed, client: GrpcTestClient
+) -> None:
+    await as_consumer(client)
+    await sent(client, message())
+    assert len(await received(client, wish())) == 1
+    bed.clock.advance(15 - 1 / 16)
+    redeliver_slice(bed.broker)
+    assert await received(client, wish()) == []
+    bed.clock.advance(1 / 16)
+    redeliver_slice(bed.broker)
+    (again,) = await received(client, wish())
+    assert again.system_properties.delivery_attempt == 2
 
 
 async def test_before_its_settings_a_client_may_receive_but_is_no_member(
