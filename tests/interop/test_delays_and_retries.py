@@ -152,12 +152,16 @@ def test_timers_of_5_x_come_at_their_time(
         for body, properties in timers.items():
             producer.send(Outgoing(queue.topic, body, properties=properties), queue)
         messages = pull_all(puller, queue, len(timers))
-    assert bodies(messages) == [b"1 s", b"3 s", b"4 s"]
+    assert sorted(bodies(messages)) == [b"1 s", b"3 s", b"4 s"]
+    due_times_ms = []
     for message in messages:
         delay_ms = 1_000 * int(message.body.split()[0])
         # The last one by the clock that the time was taken from, the others by their birth.
         start_ms = now_ms if message.body == b"4 s" else message.born_timestamp
+        due_times_ms.append(start_ms + delay_ms)
         assert delay_ms <= message.store_timestamp - start_ms < delay_ms + 2_000
+    # On a busy machine the first send may take longer than lies between the times.
+    assert due_times_ms == sorted(due_times_ms)
 
 
 def test_no_timer_waits_longer_than_three_days(
