@@ -416,6 +416,8 @@ SMALL_FOR_A_REASON = {
     "src/roquet/cli/producers.py": "a command",
     "src/roquet/cli/version.py": "loaded by --version alone: it starts git in a checkout",
     "src/roquet/grpc/in_broker/server.py": "loaded if there is a port for it",
+    "src/roquet/pipeline/sql/stores.py": "loaded if a statement reads a store directory",
+    "src/roquet/pipeline/sql/topics.py": "loaded if a statement reads topics of a cluster",
     "src/roquet/pipeline/store_source/batch.py": "needs Spark, which what reads a store does not",
     "src/roquet/outbox/django/apps.py": "where Django looks for it",
     "src/roquet/outbox/django/management/commands/relay_outbox.py": "where Django looks for it",
