@@ -21,6 +21,7 @@ from roquet.client.blocking.producer import Producer
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.jobs.backfill import BackfillPlan, BackfillReport, backfill
 from roquet.pipeline.jobs.compact import CompactPlan, compact
+from roquet.pipeline.jobs.drift import DriftPlan, drift
 from roquet.pipeline.jobs.ingest import IngestPlan, IngestReport, ingest
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.metadata import LakeSettings
@@ -77,6 +78,7 @@ class Shop:
         table_format: str | None = None,
         json_schema: str | None = None,
         registry: str | None = None,
+        infer: bool = False,
     ) -> IngestReport:
         source = {
             "nameServer": self.name_server,
@@ -89,7 +91,7 @@ class Shop:
             checkpoint=lake.with_name("checkpoint"),
             available_now=True,
             format=table_format,
-            bodies=BodyOptions(json_schema=json_schema, registry=registry),
+            bodies=BodyOptions(json_schema=json_schema, registry=registry, infer=infer),
         )
         return ingest(spark, plan)
 
@@ -243,6 +245,34 @@ def test_bodies_become_columns_more_of_them_later_and_bad_ones_are_set_apart(
     bad = quarantine.to_table().to_pylist()
     assert {row["body"] for row in bad} == {b"no json", b'{"number": "no number"}', b"[]"}
     assert all(row["reason"] for row in bad)
+
+
+def test_columns_are_inferred_and_what_differs_is_reported(
+    spark: SparkSession, shop: Shop, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    shop.send(*numbered(0, 20), b"no json")
+    first = shop.ingest(spark, lake, infer=True)
+    assert (first.messages, first.quarantined) == (20, 1)
+    shop.send(b'{"number": "none", "more": 1}', b'{"number": 5, "more": true}')
+    second = shop.ingest(spark, lake)
+    assert second.drift is not None
+    # That of the whole lake has what the first run found, too.
+    whole = drift(spark, DriftPlan(lake=lake))
+    assert (whole.messages, whole.left_out) == (23, 0)
+    assert [tuple(row[1:3]) for row in second.drift.rows] == [
+        ("did not fit", "number"),
+        ("no column", "more"),
+        ("no column", "more"),
+        ("never came", "late"),
+    ]
+    assert sorted(tuple(row[1:5]) for row in whole.rows) == [
+        ("did not fit", "", "JSON is malformed: invalid character", 1),
+        ("did not fit", "number", "Expected `int | null`, got `str`", 1),
+        ("no column", "more", "boolean", 1),
+        ("no column", "more", "number", 1),
+    ]
+    assert all(row.first_stored and row.example for row in whole.rows)
 
 
 def test_schemas_of_a_registry_are_learned_in_mid_stream(

@@ -5,7 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-_SESSION = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
+_TRACKER = SimpleNamespace(getActiveStageIds=list)
+_SESSION = SimpleNamespace(
+    sparkContext=SimpleNamespace(defaultParallelism=1, statusTracker=lambda: _TRACKER)
+)
 
 
 def run_tasks_here(patched: pytest.MonkeyPatch, job: str) -> None:

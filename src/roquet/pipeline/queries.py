@@ -68,6 +68,8 @@ def run_tasks(spark: SparkSession, work: Callable[[T], R], parts: Sequence[T]) -
 
     Raises QueryFailed with what it raised.
     """
+    if not parts:
+        return []
     context = spark.sparkContext
     count = min(len(parts), _TASKS_PER_CORE * context.defaultParallelism)
     return run_query(lambda: context.parallelize(parts, count).map(work).collect())

@@ -1,10 +1,13 @@
 """What is run again, and what a failure says."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from pyspark.errors import PySparkException
 
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.queries import QueryFailed, failure_of, is_slow_start, run_query
+from roquet.pipeline.queries import QueryFailed, failure_of, is_slow_start, run_query, run_tasks
 
 PAGES = """\
 [STREAM_FAILED] Query [id = 1] terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME] \
@@ -95,3 +98,8 @@ def test_executors_without_the_formats_are_told_of_the_archive() -> None:
 def test_a_python_that_was_too_slow_is_a_reason_to_start_again() -> None:
     assert is_slow_start("org.apache.spark.SparkException: Python worker failed to connect back.")
     assert not is_slow_start(PAGES)
+
+
+def test_no_parts_need_no_task() -> None:
+    session: Any = SimpleNamespace()
+    assert run_tasks(session, str, []) == []

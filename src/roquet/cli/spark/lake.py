@@ -1,4 +1,4 @@
-"""`roquet spark ingest`, `backfill`, `compact` and `forget`: what changes a lake."""
+"""`roquet spark ingest`, `backfill`, `compact`, `drift` and `forget`: fill a lake and tend it."""
 
 import time
 from argparse import ArgumentParser, Namespace
@@ -34,10 +34,15 @@ from roquet.reporting import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from roquet.pipeline.jobs.infer import InferredColumns
     from roquet.pipeline.lake.entries import LakeEntry
+    from roquet.pipeline.lake.schemas.drift import DriftRow
 
 _LAKE: Final = "The lake, created if missing: a directory, or s3://bucket/prefix."
+# Differences between bodies and columns at the end of a run; `drift` has all.
+_DRIFT_SHOWN: Final = 20
 # Fields that --infer found no type for; the number of others is shown.
 _LEFT_OUT_SHOWN: Final = 20
 _FORMATS: Final = ("parquet", "delta", "iceberg")
@@ -62,6 +67,24 @@ Compact the small files of a lake into larger ones, for hours that are over.
 Messages do not change, and concurrent readers see each of them once. The job
 can be killed and restarted.
 """
+
+
+_DRIFT_DESCRIPTION: Final = """\
+Report where the bodies of a lake differ from its columns.
+
+By topic: messages in the quarantine by field and reason, fields that have no
+column, and columns that no body has; with counts, and the first of them.
+"""
+
+_DRIFT_COLUMNS: Final = (
+    "topic",
+    "problem",
+    "field",
+    "detail",
+    "messages",
+    "first_stored",
+    "example",
+)
 
 
 def _define_ingest(parser: ArgumentParser) -> None:
@@ -208,7 +231,10 @@ def _run_ingest(reporter: Reporter, given: Namespace) -> int:
             report = ingest(spark, plan, show, stop)
             watch.is_complete = report.is_complete
         elapsed_s = time.monotonic() - started_s
-    reporter.finish(Report(report._asdict() | speed_of(report.messages, elapsed_s)))
+    facts = report._asdict() | speed_of(report.messages, elapsed_s)
+    found_drift = facts.pop("drift")
+    tables = [_drift_table(found_drift.rows[:_DRIFT_SHOWN])] if found_drift else []
+    reporter.finish(Report(facts, tables))
     return FINISHED if report.is_complete or not given.available_now else INTERRUPTED
 
 
@@ -437,9 +463,42 @@ def _run_forget(reporter: Reporter, given: Namespace) -> int:
     return FINISHED if found.is_complete else FAILED
 
 
+def _define_drift(parser: ArgumentParser) -> None:
+    define_lake(parser, "The lake: a directory or s3://bucket/prefix.", required=True)
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        help="Only this topic; can be repeated. Default: all topics of the lake.",
+    )
+    define_cluster(parser)
+
+
+def _run_drift(reporter: Reporter, given: Namespace) -> int:
+    from roquet.pipeline.jobs.drift import DriftPlan, check_drift, drift  # noqa: PLC0415
+    from roquet.pipeline.queries import tasks_shown  # noqa: PLC0415
+
+    plan = DriftPlan(lake=given_place(given), topics=tuple(given.topic))
+    check_drift(plan)
+    with (
+        session(reporter, given) as spark,
+        reporter.progress("tasks") as progress,
+        tasks_shown(spark, progress),
+    ):
+        found = drift(spark, plan)
+    facts = {"messages": found.messages, "left_out": found.left_out}
+    reporter.finish(Report(facts, [_drift_table(found.rows)]))
+    return FINISHED
+
+
+def _drift_table(rows: "Sequence[DriftRow]") -> ReportTable:
+    return ReportTable("drift", _DRIFT_COLUMNS, rows)
+
+
 COMMANDS: Final = {
     "ingest": JobCommand(_INGEST_DESCRIPTION, _define_ingest, _run_ingest),
     "backfill": JobCommand(_BACKFILL_DESCRIPTION, _define_backfill, _run_backfill),
     "compact": JobCommand(_COMPACT_DESCRIPTION, _define_compact, _run_compact),
+    "drift": JobCommand(_DRIFT_DESCRIPTION, _define_drift, _run_drift),
     "forget": JobCommand(_FORGET_DESCRIPTION, _define_forget, _run_forget),
 }

@@ -6,6 +6,7 @@ once per micro-batch. The offsets of the consumer group are committed after that
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +25,14 @@ from roquet.errors import RoquetError
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.durable_files import create_once, make_directories
 from roquet.pipeline.errors import BadLake, BadOption, PlanOutdated, SchemaUnknown
+from roquet.pipeline.jobs.drift import (
+    INGEST_FILES_MAX,
+    INGEST_ROWS_MAX,
+    DriftReport,
+    LookedAt,
+    drift_of,
+    files_in,
+)
 from roquet.pipeline.jobs.infer import InferredColumns, infer
 from roquet.pipeline.jobs.latest import LatestRows, check_latest
 from roquet.pipeline.lake.entries import LakeEntry, LakePiece
@@ -47,7 +56,7 @@ from roquet.pipeline.lake.schemas.evolution import RULES
 from roquet.pipeline.lake.table import TableLake
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import Position, ReadOptions
-from roquet.pipeline.queries import run_query
+from roquet.pipeline.queries import QueryFailed, run_query
 from roquet.pipeline.source.lake_staging import SOURCE_NAME, StagingSource
 from roquet.pipeline.source.positions import named_queues
 from roquet.pipeline.source.rows import pull_group
@@ -104,7 +113,10 @@ class IngestProgress(NamedTuple):
 
 
 class IngestReport(NamedTuple):
-    """What was published, and what the lake has. An interrupted job is not complete."""
+    """What was published, and what the lake has. An interrupted job is not complete.
+
+    `drift` is where some of the added bodies differ from the columns, if bodies are decoded.
+    """
 
     batches: int
     messages: int
@@ -117,6 +129,7 @@ class IngestReport(NamedTuple):
     lake_files: int
     lake_quarantined: int
     is_complete: bool
+    drift: DriftReport | None = None
 
 
 def ingest(
@@ -145,7 +158,21 @@ def ingest(
         source |= _lake_options(lake)
         plan = replace(plan, checkpoint=checkpoint)
         is_complete = _run(lambda: _started(spark, plan, source, publisher), publisher, stop)
-        return publisher.report(is_complete=is_complete)
+        report = publisher.report(is_complete=is_complete)
+        return report._replace(drift=_drift(spark, lake, publisher))
+
+
+def _drift(spark: SparkSession, lake: OpenLake, publisher: "_Publisher") -> DriftReport | None:
+    """Of some of what was published. None if bodies are not decoded, or if it cannot be found."""
+    schema = publisher.bodies.text
+    if schema is None or not publisher.recent_files:
+        return None
+    try:
+        return drift_of(spark, lake.staging, schema, publisher.recent_files, INGEST_ROWS_MAX)
+    except QueryFailed as error:
+        # The messages are in the lake: the job has not failed.
+        log.warning("no drift report: %s", error)
+        return None
 
 
 @contextmanager
@@ -263,6 +290,11 @@ class _Publisher:
         self.bodies = bodies
         self._on_progress = on_progress
         self._progress = IngestProgress()
+        # Of messages, and of the quarantine.
+        self._recent = {
+            is_quarantine: deque[LookedAt](maxlen=INGEST_FILES_MAX)
+            for is_quarantine in (False, True)
+        }
         # Spark would wrap it in an error of its own.
         self.failure: RoquetError | None = None
 
@@ -278,6 +310,8 @@ class _Publisher:
         if entry is None:
             log.info("batch %d: nothing to publish, the lake has everything", batch_id)
             return
+        for file in files_in(entry.added):
+            self._recent[file.is_quarantine].append(file)
         commit_s = self._progress.commit_s + time.monotonic() - started_s
         self._progress = added_up(self._progress, entry)._replace(commit_s=round(commit_s, 6))
         self._on_progress(self._progress)
@@ -290,6 +324,11 @@ class _Publisher:
         except RoquetError as error:
             self.failure = error
             raise
+
+    @property
+    def recent_files(self) -> list[LookedAt]:
+        """What a long run added first is long known."""
+        return [file for files in self._recent.values() for file in files]
 
     def update_lag(self, query: StreamingQuery) -> None:
         """Updates the lag, by the last progress of Spark."""

@@ -248,6 +248,14 @@ def files_of_table(place: LakePlace, *, is_quarantine: bool = False) -> list[Lak
     return lake.quarantined_files() if is_quarantine else lake.files()
 
 
+def files_of_lake(place: LakePlace, *, is_quarantine: bool = False) -> list[LakeFile]:
+    """What a lake of any format, or its quarantine, lists now. Raises BadLake."""
+    if existing_settings(place).format is not LakeFormat.PARQUET:
+        return files_of_table(place, is_quarantine=is_quarantine)
+    state = state_of_lake(place)
+    return list((state.quarantined_files if is_quarantine else state.files).values())
+
+
 def state_of_lake(place: LakePlace) -> LakeState:
     """As it is now; that of a table has no files. Raises BadLake."""
     settings = settings_of(place)

@@ -30,6 +30,7 @@ from roquet.pipeline.lake.files import (
     staged_path,
     table_path,
 )
+from roquet.pipeline.lake.metadata import LakeFormat
 from roquet.pipeline.lake.places import LakePlace, Storage, beside
 from roquet.pipeline.lake.schemas.decoding import BodyDecoder
 from roquet.protocol.record_columns import COLUMN_NAMES, PropertiesForm
@@ -125,7 +126,8 @@ class PosixStaging:
         return StagedFile(self.lake, self.run, schema)
 
     def read(self, path: str) -> pq.ParquetFile:
-        return pq.ParquetFile(self.lake / path)
+        root = quarantine_of(self.lake) if self.is_quarantine else self.lake
+        return pq.ParquetFile(root / path)
 
     def quarantine(self) -> "PosixStaging":
         return PosixStaging(self.lake, self.run, is_quarantine=True)
@@ -153,6 +155,15 @@ class TableStaging:
 
     def quarantine(self) -> "TableStaging":
         return TableStaging(beside(self.place, QUARANTINE_SUFFIX))
+
+
+def staging_of(place: LakePlace, lake_format: LakeFormat) -> Staging:
+    """For tasks that only read."""
+    place = place.absolute()
+    if lake_format is LakeFormat.PARQUET:
+        assert isinstance(place, Path)
+        return PosixStaging(place, run="")
+    return TableStaging(place)
 
 
 class _Run(NamedTuple):

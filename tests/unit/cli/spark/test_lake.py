@@ -1,17 +1,25 @@
-"""`roquet spark ingest`, `backfill` and `compact` as a person sees them, without Spark."""
+"""`roquet spark ingest`, `backfill`, `compact` and `drift` as a person sees them, without Spark."""
 
 import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.lake import Lake
 from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.testing.blocking import BlockingCluster
 from tests.support.command_line import Finished, roquet
 from tests.support.drafts import draft
-from tests.support.lake_rows import found_by_arrow, message_batch, publish_small_files, staged_rows
+from tests.support.lake_rows import (
+    TOPIC,
+    found_by_arrow,
+    message_batch,
+    publish_small_files,
+    staged_rows,
+)
 from tests.support.ports import free_port
 from tests.support.s3_store import S3Store
 from tests.support.stores import opened
@@ -254,6 +262,25 @@ def test_compacted_files_are_summed_up(tmp_path: Path, monkeypatch: pytest.Monke
     assert (summary["messages"], summary["lake_files"], summary["is_complete"]) == (3, 1, True)
     assert len(found_by_arrow(tmp_path / "lake")) == 3
     assert "3 of 3 files" in finished.stderr
+
+
+def test_drift_is_shown_to_people_and_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_tasks_here(monkeypatch, "drift")
+    rows = message_batch(0, range(2), bodies=[b'{"city": "Rome"}', b'{"price": "x"}'])
+    rows = rows.append_column("brokerName", pa.array(["broker-a"] * 2))
+    with Lake.open(tmp_path / "lake", LakeSettings()) as lake:
+        lake.publish(staged_rows(lake, rows, JsonColumns("price int")), "price int")
+    command = ("spark", "drift", "--lake", tmp_path / "lake", "--topic", TOPIC)
+    shown = roquet(*command)
+    assert shown.exit_code == 0, shown.stderr
+    assert "did not fit" in shown.stdout
+    summary = json.loads(roquet(*command, "--json").stdout)
+    assert (summary["messages"], summary["left_out"]) == (2, 0)
+    first = summary["drift"][0]
+    assert (first["field"], first["messages"], first["example"]) == ("price", 1, "broker-a@0@1")
+    assert summary["drift"][1]["first_stored"] == "2026-11-16T12:00:00Z"
 
 
 def test_hours_that_are_not_over_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

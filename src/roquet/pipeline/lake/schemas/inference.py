@@ -50,7 +50,7 @@ def inferred(bodies: Iterable[bytes]) -> Inference:
     for count, body in enumerate(bodies, 1):  # noqa: B007
         try:
             value = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
             seen.add(value, fields, 0)

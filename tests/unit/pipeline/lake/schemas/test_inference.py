@@ -67,8 +67,9 @@ def test_names_that_columns_cannot_have_are_left_out() -> None:
 
 
 def test_bodies_that_are_no_objects_are_counted() -> None:
-    found = inferred([b'{"a": 1}', b"[1]", b"x", b"", b"\xff"])
-    assert (found.bodies, found.not_json) == (5, 4)
+    deep = b"[" * 100_000 + b"]" * 100_000
+    found = inferred([b'{"a": 1}', b"[1]", b"x", b"", b"\xff", deep])
+    assert (found.bodies, found.not_json) == (6, 5)
     assert found.columns.names == ["a"]
 
 
