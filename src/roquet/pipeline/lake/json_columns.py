@@ -58,6 +58,8 @@ class JsonColumns:
             return Body(self._decode(body or b""))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return Body(None, str(error))
+        except RecursionError:
+            return Body(None, "JSON is nested too deep")
 
 
 @final

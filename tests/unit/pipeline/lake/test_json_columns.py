@@ -67,6 +67,7 @@ def test_every_type_comes_out_as_it_went_in() -> None:
         (b'{"price": "1234.5"}', "recision"),
         (b'{"price": "NaN"}', "NaN|decimal"),
         (b'{"price": "0.001"}', "scal|Scal"),
+        pytest.param(b'{"other": ' + b"[" * 100_000, "nested too deep", id="deep"),
     ],
 )
 def test_a_body_that_does_not_fit_is_set_apart_with_its_reason(body: bytes, reason: str) -> None:
