@@ -33,6 +33,9 @@ NewName = Callable[[str], str]
 LEVELS_MS = (1_000, 2_000, 1_000, 2_000, 3_000)
 SETTINGS = {"messageDelayLevel": " ".join(f"{level_ms // 1000}s" for level_ms in LEVELS_MS)}
 THREE_DAYS_S = 3 * 24 * 3600
+# Timers within a second of each other have no order; a busy machine delivers late.
+TICK_MS = 1_000
+LATE_MS_MAX = 10_000
 
 
 @pytest.fixture(scope="module")
@@ -159,9 +162,9 @@ def test_timers_of_5_x_come_at_their_time(
         # The last one by the clock that the time was taken from, the others by their birth.
         start_ms = now_ms if message.body == b"4 s" else message.born_timestamp
         due_times_ms.append(start_ms + delay_ms)
-        assert delay_ms <= message.store_timestamp - start_ms < delay_ms + 2_000
-    # On a busy machine the first send may take longer than lies between the times.
-    assert due_times_ms == sorted(due_times_ms)
+        assert 0 <= message.store_timestamp - due_times_ms[-1] < LATE_MS_MAX
+    # On a busy machine the first send may take as long as lies between the times.
+    assert all(later > earlier - TICK_MS for earlier, later in pairwise(due_times_ms))
 
 
 def test_no_timer_waits_longer_than_three_days(

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from roquet.protocol.codes import RequestCode
+from tests.support.apache_classes import quick_small_jvm
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.jars import START_TIMEOUT_S, ApacheVersion, JvmNotStarted, jvm_command
 from tests.support.ports import free_port
@@ -92,7 +93,12 @@ class ApacheServer:
         configuration_path.write_text(
             "".join(f"{name}={value}\n" for name, value in self.configuration().items())
         )
-        command = jvm_command(self.version, self.directory, properties=self._properties)
+        command = jvm_command(
+            self.version,
+            self.directory,
+            properties=self._properties,
+            tuning=quick_small_jvm(self.version),
+        )
         with self._log_path.open("ab") as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(

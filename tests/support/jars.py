@@ -99,7 +99,9 @@ def jvm_command(
         # A server would make a key pair of its own first: two seconds of arithmetic.
         "tls.server.mode": "disabled",
     } | dict(properties or {})
-    entries = [str(configuration), *map(str, class_path), str(jar_directory(version) / "*")]
+    # Jars first, and in the same order: an archive of classes fits no other class path.
+    jars = sorted(jar_directory(version).glob("*.jar"))
+    entries = map(str, [*jars, configuration, *class_path])
     return [
         "java",
         *opened,

@@ -17,6 +17,7 @@ from typing import IO, Self, TypeVar
 
 import msgspec
 
+from tests.support.apache_classes import quick_small_jvm
 from tests.support.jars import (
     START_TIMEOUT_S,
     ApacheVersion,
@@ -98,7 +99,11 @@ class JavaDriver:
         self._waiting: dict[int, Future[_Answer]] = {}
         self._is_gone = False
         command = jvm_command(
-            version, directory, _compiled(version), properties=_QUICK_CLIENTS | (properties or {})
+            version,
+            directory,
+            _compiled(version),
+            properties=_QUICK_CLIENTS | (properties or {}),
+            tuning=quick_small_jvm(version),
         )
         with self._log_path.open("wb") as log:
             self._process = subprocess.Popen(
