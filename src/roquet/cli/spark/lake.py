@@ -215,6 +215,8 @@ def _run_ingest(reporter: Reporter, given: Namespace) -> int:
         found = inferred_columns(plan)
         _show_inferred(reporter, found)
         plan = with_columns(plan, found)
+        # Now that the columns are known, before Spark starts: --latest-by may name none of them.
+        check_plan(plan)
     with (
         session(reporter, given) as spark,
         reporter.progress("messages") as progress,

@@ -125,7 +125,7 @@ def _rewrite(
     place = beside(plan.lake.absolute(), suffix)
     paths = [each.path for each in table.files()]
     work = partial(rewrite_without, place, plan.forgotten)
-    found = run_tasks(spark, work, paths) if paths else []
+    found = run_tasks(spark, work, paths)
     if None in found:
         raise CommitRefused(f"{place}: another process removed files meanwhile")
     changed = [each for each in found if each is not None and each.removed]
@@ -152,7 +152,7 @@ def _scanned(
     listed = {each.path for each in table.files()}
     paths = sorted(listed.union(there))
     parts = [(path, path in listed) for path in paths]
-    counts = run_tasks(spark, partial(_count, place, plan.forgotten), parts) if paths else []
+    counts = run_tasks(spark, partial(_count, place, plan.forgotten), parts)
     found = dict(zip(paths, counts, strict=True))
     return ForgottenRows(
         table=_TABLE_NAMES[suffix],

@@ -12,6 +12,7 @@ import pyarrow as pa
 from roquet.pipeline.connections import retried, topic_reader
 from roquet.pipeline.errors import BadOption, BadSchema
 from roquet.pipeline.lake.ddl import write_ddl
+from roquet.pipeline.lake.schemas.drift import field_paths
 from roquet.pipeline.lake.schemas.evolution import EvolutionRules, evolved
 from roquet.pipeline.lake.schemas.inference import Inference, inferred
 from roquet.pipeline.options.declaring import read_options
@@ -50,7 +51,10 @@ def infer(source: Mapping[str, str], before: pa.Schema, rules: EvolutionRules) -
     found = inferred(_first_bodies(read_options(ReadOptions, options)))
     _check_found(found, before)
     columns = evolved(before, found.columns, rules._replace(widens=False))
-    return InferredColumns(write_ddl(columns), found.bodies, found.not_json, found.left_out)
+    # A column that the lake has stays, even if these bodies do not agree about its type.
+    there = {path for path, _ in field_paths(list(columns))}
+    left_out = {path: why for path, why in found.left_out.items() if path not in there}
+    return InferredColumns(write_ddl(columns), found.bodies, found.not_json, left_out)
 
 
 def _first_bodies(reading: ReadOptions) -> Iterator[bytes]:

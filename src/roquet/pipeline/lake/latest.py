@@ -34,6 +34,14 @@ from roquet.pipeline.lake.state import LakeState
 BUCKET_ROWS_MAX: Final = 250_000
 BUCKETS_MAX: Final = 4096
 _ROWS_AT_ONCE: Final = 16_384
+_KEY_KINDS: Final = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_integer,
+    pa.types.is_decimal,
+    pa.types.is_date,
+    pa.types.is_boolean,
+)
 
 
 class LatestStep(NamedTuple):
@@ -148,11 +156,18 @@ def key_texts(rows: pa.Table, name: str) -> pa.Array:
         values = rows[column].combine_chunks()
         if fields:
             values = pc.struct_field(values, fields)
-        return values.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, TypeError):
-        raise BadSchema(
-            f"{name!r} cannot be a key: a text, a whole number, a decimal, a date or a boolean can"
-        ) from None
+        raise _no_key(name) from None
+    # Arrow has texts of others, too: of bytes only if they are UTF-8, and several of one float.
+    if not any(is_kind(values.type) for is_kind in _KEY_KINDS):
+        raise _no_key(name)
+    return values.cast(pa.string())
+
+
+def _no_key(name: str) -> BadSchema:
+    return BadSchema(
+        f"{name!r} cannot be a key: a text, a whole number, a decimal, a date or a boolean can"
+    )
 
 
 def has_key(schema: pa.Schema, name: str) -> bool:
@@ -173,8 +188,7 @@ def check_key(schema: pa.Schema, name: str, option: str) -> None:
     if not has_key(schema, name):
         raise BadOption(
             option,
-            f"no column {name!r}: give keys, or a column of decoded bodies"
-            f" ({', '.join(schema.names)})",
+            f"no column {name!r}; give keys, or another of {', '.join(schema.names)}",
         )
     key_texts(schema.empty_table(), name)
 

@@ -83,6 +83,25 @@ def test_columns_of_the_lake_stay_and_others_are_added(
     check_plan(with_columns(wanted, found))
 
 
+def test_a_column_of_the_lake_is_not_reported_as_left_out(
+    cluster: BlockingCluster, tmp_path: Path
+) -> None:
+    body = b'{"a": null, "s": {"x": null, "y": null}, "c": null}'
+    wanted = plan(cluster, tmp_path / "lake", body)
+    make_lake(wanted, "a int, s struct<x:int>")
+    assert set(inferred_columns(wanted).left_out) == {"s.y", "c"}
+
+
+def test_a_key_of_newest_rows_is_checked_with_what_was_found(
+    cluster: BlockingCluster, tmp_path: Path
+) -> None:
+    source = plan(cluster, tmp_path / "lake", b'{"a": 1.5}', table_format="delta")
+    wanted = replace(source, latest_by="a")
+    check_plan(wanted)
+    with pytest.raises(BadSchema, match="'a' cannot be a key"):
+        check_plan(with_columns(wanted, inferred_columns(wanted)))
+
+
 def test_topics_without_messages_are_refused(cluster: BlockingCluster, tmp_path: Path) -> None:
     with pytest.raises(BadOption, match="no messages yet"):
         inferred_columns(plan(cluster, tmp_path / "lake"))

@@ -105,6 +105,21 @@ def test_a_key_must_be_a_column_with_simple_values(name: str) -> None:
         check_key(SCHEMA, name, "latest-by")
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.binary(), pa.float64(), pa.timestamp("us"), pa.list_(pa.int8())]
+)
+def test_what_has_no_text_of_its_own_cannot_be_a_key(kind: pa.DataType) -> None:
+    with pytest.raises(BadSchema, match="'value' cannot be a key"):
+        check_key(SCHEMA.append(pa.field("value", kind)), "value", "latest-by")
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.int8(), pa.decimal128(38), pa.date32(), pa.bool_()]
+)
+def test_what_has_one_can(kind: pa.DataType) -> None:
+    check_key(SCHEMA.append(pa.field("value", kind)), "value", "latest-by")
+
+
 def test_a_key_may_be_a_field_of_a_struct() -> None:
     schema = SCHEMA.append(pa.field("who", pa.struct({"id": pa.int64()})))
     check_key(schema, "who.id", "latest-by")

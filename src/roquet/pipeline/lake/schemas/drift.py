@@ -143,7 +143,7 @@ def drift_rows(drift: TopicDrift, columns: pa.Schema) -> list[DriftRow]:
     """The differences of a topic, the most frequent of each kind first."""
     absent = [
         DriftRow(drift.topic, Problem.NEVER_CAME, path, kind, 0, None, None)
-        for path, kind in _paths(list(columns), "")
+        for path, kind in field_paths(list(columns))
         if drift.messages and path not in drift.came
     ]
     found = sorted(drift.found.items(), key=lambda each: (-each[1].messages, each[0]))
@@ -241,7 +241,8 @@ def _unknown_inside(
         yield from found
 
 
-def _paths(fields: list[pa.Field], above: str) -> Iterator[tuple[str, str]]:
+def field_paths(fields: list[pa.Field], above: str = "") -> Iterator[tuple[str, str]]:
+    """Columns, and fields of structs in them, with their types."""
     for field in fields:
         path = f"{above}{field.name}"
         yield path, type_name(field.type)
@@ -249,7 +250,7 @@ def _paths(fields: list[pa.Field], above: str) -> Iterator[tuple[str, str]]:
         while pa.types.is_list(kind):
             path, kind = f"{path}[]", kind.value_type
         if pa.types.is_struct(kind):
-            yield from _paths(list(kind), f"{path}.")
+            yield from field_paths(list(kind), f"{path}.")
 
 
 def _word(value: Any) -> str:
