@@ -95,6 +95,14 @@ _TEXTS: Final = _forms(
         r"not found at the brokers that answered; (.*) may have it",
         r"在已响应的代理上未找到；可能在 \1 上",
     ),
+    (
+        r"it has no gRPC endpoint, as (\S+) has: SDKs of 5.x do not reach its queues",
+        r"它没有 gRPC 端点，而 \1 有：5.x 的 SDK 无法访问它的队列",
+    ),
+    (
+        r"routes send SDKs of 5.x to (\S+), which cannot be connected to from here: (.*)",
+        r"路由让 5.x 的 SDK 访问 \1，但从这里无法连接：\2",
+    ),
     # Of topics.
     (r"no broker accepts messages for it", r"没有代理接收它的消息"),
     (
@@ -166,6 +174,14 @@ _REMEDIES: Final = _forms(
         r"启动它（roquet namesrv），或更正 -n、NAMESRV_ADDR 或配置文件",
     ),
     (r"replace its certificate files, and send it SIGHUP", r"更换证书文件，并向它发送 SIGHUP"),
+    (
+        r"set grpcPort there, or run roquet proxy",
+        r"在那里设置 grpcPort，或运行 roquet proxy",
+    ),
+    (
+        r"let connections to grpcPort pass, or run roquet proxy where its clients reach it",
+        r"放行到 grpcPort 的连接，或在客户端能访问的地方运行 roquet proxy",
+    ),
     (
         r"start one with: (.*); check its log for registration errors",
         r"启动一个代理：\1；并在其日志中检查注册错误",
