@@ -66,7 +66,8 @@ class ForgottenRows(NamedTuple):
     """Of one table. `rows_left` are what the last scan found in files that it lists, which is none.
 
     `unlisted_files` have rows of the key, or cannot be read: older versions that something refers
-    to list them, or none does, and they are too young to be removed.
+    to list them, or none does, and they are too young to be removed. `unsearched_files` lack the
+    column in which the key was to be found.
     """
 
     table: str
@@ -75,6 +76,7 @@ class ForgottenRows(NamedTuple):
     files_scanned: int
     rows_left: int
     unlisted_files: int
+    unsearched_files: int
 
 
 class ForgetReport(NamedTuple):
@@ -85,7 +87,7 @@ class ForgetReport(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """No file has a row of the key, listed or not."""
+        """No file that was searched has a row of the key, listed or not."""
         return not any(each.rows_left or each.unlisted_files for each in self.tables)
 
 
@@ -159,12 +161,13 @@ def _scanned(
         rows_removed=sum(each.removed for each in rewritten),
         files_rewritten=len(rewritten),
         files_scanned=len(paths),
-        rows_left=sum(found[path] for path in listed),
+        rows_left=sum(found[path] or 0 for path in listed),
         unlisted_files=sum(bool(found[path]) for path in found.keys() - listed),
+        unsearched_files=sum(count is None for count in counts),
     )
 
 
-def _count(place: LakePlace, forgotten: Forgotten, part: tuple[str, bool]) -> int:
+def _count(place: LakePlace, forgotten: Forgotten, part: tuple[str, bool]) -> int | None:
     path, is_listed = part
     try:
         return count_rows(place, forgotten, path)

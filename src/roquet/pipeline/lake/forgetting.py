@@ -22,11 +22,16 @@ class Forgotten(NamedTuple):
     key: str
     column: str = KEYS_COLUMN
 
+    def can_be_in(self, schema: pa.Schema) -> bool:
+        """False for files that lack the column: those of the quarantine, and those written before
+        the lake had it. Their `keys` are not searched instead: they may be those of others.
+        """
+        return has_key(schema, self.column)
+
     def is_in(self, rows: pa.Table) -> pa.Array:
-        """Of each row. A file without the column (in the quarantine, all) is searched by `keys`."""
-        column = self.column if has_key(rows.schema, self.column) else KEYS_COLUMN
-        texts = key_texts(rows, column)
-        if column == KEYS_COLUMN:
+        """Of each row."""
+        texts = key_texts(rows, self.column)
+        if self.column == KEYS_COLUMN:
             framed = pc.binary_join_element_wise("", texts, "", " ")
             found = pc.match_substring(framed, f" {self.key} ")
         else:
@@ -35,8 +40,8 @@ class Forgotten(NamedTuple):
 
     def columns(self, schema: pa.Schema) -> list[str]:
         """Those that `is_in` needs."""
-        column = self.column if has_key(schema, self.column) else KEYS_COLUMN
-        return [column if column in schema.names else column.partition(".")[0]]
+        name = self.column
+        return [name if name in schema.names else name.partition(".")[0]]
 
 
 class RewrittenFile(NamedTuple):
@@ -47,9 +52,11 @@ class RewrittenFile(NamedTuple):
     file: LakeFile | None = None
 
 
-def count_rows(place: LakePlace, forgotten: Forgotten, path: str) -> int:
-    """Raises FileNotFoundError."""
+def count_rows(place: LakePlace, forgotten: Forgotten, path: str) -> int | None:
+    """None if the file lacks the column. Raises FileNotFoundError."""
     with TableStaging(place).read(path) as source:
+        if not forgotten.can_be_in(source.schema_arrow):
+            return None
         columns = forgotten.columns(source.schema_arrow)
         return sum(
             pc.sum(forgotten.is_in(pa.Table.from_batches([rows]))).as_py() or 0
