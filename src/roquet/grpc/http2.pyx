@@ -120,6 +120,7 @@ cdef enum:
     DATA_FLAG_NO_END_STREAM = 2
     FRAME_DATA = 0
     FRAME_HEADERS = 1
+    FRAME_PING = 6
     FRAME_WINDOW_UPDATE = 8
     SETTING_STREAM_COUNT_MAX = 3
     SETTING_INITIAL_WINDOW_SIZE = 4
@@ -164,7 +165,8 @@ cdef class Http2Session:
 
     `pending_size` bytes of answers wait for the peer to open its windows. `control_count` counts
     frames of the peer that cost work and carry nothing: settings, pings, resets, priorities,
-    empty data.
+    empty data. A ping after data of ours is free, as by gRPC's own rule: grpc-go measures with it
+    how much it has to let through, and the more we send, the more often it does.
     """
 
     cdef nghttp2_session *_session
@@ -180,6 +182,8 @@ cdef class Http2Session:
     cdef int32_t _last_stream_id
     cdef readonly Py_ssize_t pending_size
     cdef readonly int control_count
+    # Data was sent since the last ping.
+    cdef bint _is_ping_free
 
     def __cinit__(self, int stream_count_max, int header_size_max, int window_size):
         cdef nghttp2_session_callbacks *callbacks = NULL
@@ -407,6 +411,8 @@ cdef int _frame(
                 self.control_count += 1  # Trailers of a request have no use.
     elif frame.hd.type == FRAME_DATA:
         self.control_count += not (frame.hd.length or frame.hd.flags & FLAG_END_STREAM)
+    elif frame.hd.type == FRAME_PING and self._is_ping_free:
+        self._is_ping_free = False
     elif frame.hd.type != FRAME_WINDOW_UPDATE:
         self.control_count += 1
     if frame.hd.type in (FRAME_DATA, FRAME_HEADERS) and frame.hd.flags & FLAG_END_STREAM:
@@ -459,6 +465,8 @@ cdef ssize_t _read(
             outgoing.chunks.popleft()
             outgoing.position = 0
     self.pending_size -= <Py_ssize_t>done
+    if done:
+        self._is_ping_free = True
     if not outgoing.chunks and outgoing.is_finished:
         data_flags[0] |= DATA_FLAG_EOF
         outgoing.is_sent = True

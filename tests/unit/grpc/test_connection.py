@@ -151,6 +151,19 @@ async def test_a_flood_ends_the_connection(kind: str) -> None:
         assert client.goaway_code in (11, None)
 
 
+async def test_a_ping_after_each_answer_is_no_flood() -> None:
+    """grpc-go measures with them how much it may let through, and more often the faster we are."""
+    async with served() as (port, _), grpc_client(port) as client:
+        stream = client.start("Echo")
+        for index in range(4 * LIMITS.control_rate_max):
+            client.send(stream, b"hello")
+            await client.message(stream, index)
+            client.h2.ping(b"12345678")
+        client.h2.end_stream(stream)
+        client.flush()
+        assert (await client.finished(stream)).status == GrpcStatus.OK
+
+
 async def test_a_request_that_does_not_end_costs_the_connection() -> None:
     async with served() as (port, _), grpc_client(port) as client:
         client.start("Echo")
