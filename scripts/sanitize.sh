@@ -29,6 +29,7 @@ if [ ${#tests[@]} -eq 0 ]; then
         tests/property/test_record_filter.py
         tests/property/test_record_parts.py
         tests/property/test_record_scan.py
+        tests/property/test_shown_records.py
     )
 fi
 

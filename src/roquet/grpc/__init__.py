@@ -9,6 +9,7 @@ its methods work on, or a proxy, which talks remoting to a cluster. Interface: `
     schema codes message_form messages of the service; their numbers; stored messages in its terms
     methods serving           which call goes where; refusals; the port
     outgoing receives route_form settings names   requests as they are checked, answers as they look
+    shown_records wire_format   records of the log as receivers get them, in one pass; protobuf
     metrics                   what is counted of calls, for Prometheus
     telemetry clients questions   who is connected; what operators ask of them
     signatures                which account may do what

@@ -11,7 +11,7 @@ stream is closed, with whether its end was sent.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Final, Protocol, final
 from urllib.parse import quote
@@ -126,12 +126,16 @@ class Call:
         """What its client waits from `since_s` on; None without a limit."""
         return read_timeout(self.metadata.get("grpc-timeout"))
 
-    def answer(self, *messages: bytes) -> None:
-        """All messages of an answer, and its end."""
+    def answer(self, message: bytes) -> None:
+        """The only message of an answer, and its end."""
+        self.answer_framed(message, ())
+
+    def answer_framed(self, first: bytes, framed: Iterable[bytes]) -> None:
+        """All messages of an answer, and its end; those after the first have their heads."""
         if not self.is_open:
             return
-        data = b"".join([with_head(each) for each in messages])
-        self._outcome = status_start(messages[0])
+        data = b"".join((with_head(first), *framed))
+        self._outcome = status_start(first)
         if self._has_headers:
             self.connection.send(self.stream_id, data)
             self.finish()

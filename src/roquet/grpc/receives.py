@@ -7,7 +7,7 @@ it is a status alone.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from roquet.grpc.calls import Call
+from roquet.grpc.calls import Call, with_head
 from roquet.grpc.codes import Code, FilterType, RefusedCall, common_status, status_of
 from roquet.grpc.message_form import ms_of, put_time
 from roquet.grpc.names import group_name, topic_name
@@ -123,15 +123,11 @@ def poll_s(call: Call, request: Message) -> float:
     return wait_s
 
 
-def send_messages(call: Call, responses: Iterable[Message], now_ms: int) -> None:
-    """Each response has one message."""
+def send_messages(call: Call, framed: Iterable[bytes], now_ms: int) -> None:
+    """Each of them is a response with one message, as it goes into DATA."""
     last = pb.ReceiveMessageResponse()
     put_time(last.delivery_timestamp, now_ms)
-    call.answer(
-        _FIRST,
-        *[each.SerializeToString() for each in responses],
-        last.SerializeToString(),
-    )
+    call.answer_framed(_FIRST, [*framed, with_head(last.SerializeToString())])
 
 
 def finish_empty(call: Call, status: Message) -> None:

@@ -64,20 +64,19 @@ class Taken:
 
     def receipts(self, batch: Batch) -> list[Receipt]:
         """One for each of its messages."""
-        kind = kind_of(batch.queue.topic)
-        return [
-            Receipt(
-                batch.offsets[0],
-                self.pop_time_ms,
-                self._pop.invisible_time,
-                self._revive_queue_id,
-                kind,
-                self._broker.config.broker_name,
-                batch.queue.queue_id,
-                offset,
-            )
-            for offset in batch.offsets
-        ]
+        return [self.receipt(batch, offset) for offset in batch.offsets]
+
+    def receipt(self, batch: Batch, offset: int) -> Receipt:
+        return Receipt(
+            batch.offsets[0],
+            self.pop_time_ms,
+            self._pop.invisible_time,
+            self._revive_queue_id,
+            kind_of(batch.queue.topic),
+            self._broker.config.broker_name,
+            batch.queue.queue_id,
+            offset,
+        )
 
     def _body(self, batch: Batch) -> bytes:
         """As clients get it: records of retry topics look like those of the topic itself."""

@@ -27,15 +27,16 @@ from roquet.broker.pop.ordered_popping import OrderedPopping
 from roquet.broker.pop.poll_counts import PollKey
 from roquet.broker.pop.popping import ANY_QUEUE, Popping, retry_topics
 from roquet.broker.pop.taken import Taken
-from roquet.grpc.calls import Call
+from roquet.grpc.calls import Call, with_head
 from roquet.grpc.clients import GrpcClient
 from roquet.grpc.codes import Code, RefusedCall, refusal_status, status_of
 from roquet.grpc.in_broker.registration import Held, hold, release
 from roquet.grpc.in_broker.routing import found_topic
-from roquet.grpc.message_form import put_message
+from roquet.grpc.message_form import put_message, resource_of
 from roquet.grpc.names import group_name
 from roquet.grpc.receives import Wish, finish_empty, poll_s, send_messages, wish_of
 from roquet.grpc.schema import Message, pb
+from roquet.grpc.shown_records import shown_records
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.errors import BadMessage, TooLarge
@@ -108,7 +109,8 @@ class _Receiving:
         pop = wanted.pop
         self.key = PollKey(pop.topic, pop.consumer_group, ANY_QUEUE)
         self._is_waiting = False
-        self._given: list[Held] = []
+        self._taken: Taken | None = None
+        self._body_size = 0
         self.last_tick = 0
         self.queues = (
             QueueName(pop.topic, ANY_QUEUE_NAME),
@@ -148,7 +150,7 @@ class _Receiving:
             return False
         self._end_wait()
         taken = popping.taken
-        self._given = list(_given(taken))
+        self._taken = taken
         self._broker.messages.acks.when_settled(
             taken.end, lambda code: self._answer(taken, code), OnTimeout.IGNORE
         )
@@ -168,9 +170,8 @@ class _Receiving:
         if self._is_waiting:
             self._end_wait()
             self._broker.messages.long_polls.forget(self)
-        if not is_complete:
-            given, self._given = self._given, []
-            for held in given:
+        if not is_complete and self._taken is not None:
+            for held in _given(self._taken):
                 self._client.held.pop(held.receipt.text, None)
                 release(self._broker, held)
 
@@ -185,23 +186,33 @@ class _Receiving:
             finish_empty(self._call, status_of(Code.MESSAGE_NOT_FOUND, "no match message"))
             return
         self._broker.statistics.count_get(
-            self._wanted.pop.consumer_group,
-            self._wanted.pop.topic,
-            len(messages),
-            sum(len(each.message.body) for each in messages),
+            self._wanted.pop.consumer_group, self._wanted.pop.topic, len(messages), self._body_size
         )
         send_messages(self._call, messages, self._broker.clock.now_ms())
 
-    def _shown(self, taken: Taken) -> Iterator[Message]:
+    def _shown(self, taken: Taken) -> Iterator[bytes]:
         """The messages, but for those that the client does not want, or has had too often."""
-        pop = self._wanted.pop
+        pop, wish = self._wanted.pop, self._wanted.wish
         attempts_max = group_settings(self._broker, pop.consumer_group).retry_max_times + 1
+        tags = frozenset(each.encode() for each in wish.subscription.tags) or None
+        topic = resource_of(pop.topic).SerializeToString()
         for batch in taken.batches:
-            receipts = taken.receipts(batch)
-            times = batch.times or [0] * len(receipts)
-            for record, receipt, count in zip(batch.records, receipts, times, strict=True):
-                shown = self._one(batch.queue, record, receipt, count, attempts_max)
+            records = batch.records
+            # All receipts of a batch are the same up to the offset.
+            start = taken.receipt(batch, 0).text.removesuffix("0").encode()
+            found, body_size = shown_records(records, batch.times, topic, start, tags, attempts_max)
+            self._body_size += body_size
+            for index, shown in enumerate(found):
+                if shown is not None and not wish.is_renewed:
+                    yield shown
+                    continue
+                receipt = taken.receipt(batch, batch.offsets[index])
+                if shown is None:
+                    times = batch.times[index] if batch.times else 0
+                    shown = self._one(batch.queue, records[index], receipt, times, attempts_max)
                 if shown is not None:
+                    if wish.is_renewed:
+                        hold(self._broker, self._client, batch.queue, receipt)
                     yield shown
 
     def _one(
@@ -211,26 +222,25 @@ class _Receiving:
         receipt: Receipt,
         times: int,
         attempts_max: int,
-    ) -> Message | None:
+    ) -> bytes | None:
+        """One that is not shown as it is stored."""
         broker, pop = self._broker, self._wanted.pop
         try:
             message = read_record(record)
             message.reconsume_times = max(message.reconsume_times, times)
-            is_wanted = self._wanted.wish.wants(message)
-            if is_wanted and message.reconsume_times >= attempts_max:
+            if not self._wanted.wish.wants(message):
+                acknowledge(broker, queue, receipt, (receipt.offset,))
+                return None
+            if message.reconsume_times >= attempts_max:
                 send_to_dlq(broker, message, pop.consumer_group)
-                is_wanted = False
-            shown = None
-            if is_wanted:
-                shown = pb.ReceiveMessageResponse()
-                put_message(shown.message, message, pop.topic, receipt.text)
+                acknowledge(broker, queue, receipt, (receipt.offset,))
+                return None
+            shown = pb.ReceiveMessageResponse()
+            put_message(shown.message, message, pop.topic, receipt.text)
         except (BadMessage, TooLarge, Refused):
             return None  # It comes again when its time is over.
-        if shown is None:
-            acknowledge(broker, queue, receipt, (receipt.offset,))
-        elif self._wanted.wish.is_renewed:
-            hold(broker, self._client, queue, receipt)
-        return shown
+        self._body_size += len(shown.message.body)
+        return with_head(shown.SerializeToString())
 
 
 def _given(taken: Taken) -> Iterator[Held]:

@@ -22,7 +22,7 @@ from roquet.client.cluster.popping import PopOrder
 from roquet.client.cluster.routes import Route
 from roquet.client.errors import ClientError, RequestRefused
 from roquet.client.received import PopReceipt, ReceivedMessage
-from roquet.grpc.calls import Call
+from roquet.grpc.calls import Call, with_head
 from roquet.grpc.clients import HELD_COUNT_MAX, HELD_S_MAX, RENEW_BEFORE_MS, GrpcClient
 from roquet.grpc.codes import Code, RefusedCall, refusal_status, status_of
 from roquet.grpc.message_form import put_message
@@ -337,8 +337,8 @@ class _Delivery:
             text = "no match message" if found else "no new message"
             finish_empty(self._call, status_of(Code.MESSAGE_NOT_FOUND, text))
 
-    async def _shown(self, message: ReceivedMessage, attempts_max: int) -> Message | None:
-        """None for one that the client does not want, or has had too often."""
+    async def _shown(self, message: ReceivedMessage, attempts_max: int) -> bytes | None:
+        """In DATA; None for one that the client does not want, or has had too often."""
         receipt, wish = message.pop_receipt, self._wish
         assert receipt is not None, "it was popped"
         try:
@@ -362,7 +362,7 @@ class _Delivery:
         self._texts.append(handle.text)
         if wish.is_renewed and self._call.is_open:
             self._receiving.hold(self._client, wish.group, handle.text, receipt)
-        return shown
+        return with_head(shown.SerializeToString())
 
     def _closed(self, is_complete: bool) -> None:
         if not is_complete:
