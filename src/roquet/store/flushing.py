@@ -161,6 +161,8 @@ class Flusher:
     def _run(self) -> None:
         interval_s = self._config.flush_interval_ms / 1000
         try:
+            # Little may be left of the file that the store was opened with.
+            self._log.make_next_file()
             while self.failure is None and not self._is_stopping:
                 self._is_wanted.wait(interval_s)
                 self._round(self._sync_what_is_due)

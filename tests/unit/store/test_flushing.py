@@ -10,6 +10,7 @@ from roquet.store.errors import BadRecord, StoreUnavailable, SyncFailed
 from roquet.store.message_store import MessageStore
 from roquet.store.reading.queue_reading import ReadStatus
 from tests.support.drafts import draft
+from tests.support.eventually import wait_until
 from tests.support.fake_clock import FakeClock
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.inner_parts import flusher_of, log_of
@@ -200,6 +201,14 @@ def test_the_thread_makes_the_next_file_and_ends_with_the_store(tmp_path: Path) 
     store.close()
     assert not [thread for thread in all_threads() if thread.name == "roquet-flush"]
     assert [path.name for path in (tmp_path / "commitlog").iterdir()] == [f"{0:020d}"]
+
+
+def test_a_store_opened_near_the_end_of_a_file_has_the_next_one_at_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.append(draft(b"x" * 3000))
+    with opened(tmp_path, flush_interval_ms=3_600_000) as store:
+        store.start()
+        wait_until((tmp_path / "commitlog" / f"{4096:020d}").exists)
 
 
 def test_files_of_a_deleted_topic_are_closed_by_the_thread(tmp_path: Path) -> None:
