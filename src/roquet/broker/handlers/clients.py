@@ -74,7 +74,7 @@ def heartbeat(broker: Broker, request: Request[AddressedHeader]) -> Reply | Defe
     clock = broker.clock
     client = Client(
         beat.client_id,
-        str(request.connection.peer_address),
+        request.connection.peer,
         command.language,
         command.version,
         clock.now_ms(),

@@ -118,6 +118,9 @@ class Consumers(Generic[C]):
         Raises TooManyGroups and TableFull; then nothing has changed.
         """
         group = self._groups.get(data.group_name)
+        if group is not None and group.taken == data:
+            # Most heartbeats say what the last one of the group said.
+            return self._roster.put(data.group_name, connection, client)
         cost = subscription_cost(data.subscription_data_set)
         more = cost - (group.cost if group is not None else 0)
         if more > 0 and self.subscription_size + more > self._size_max:
@@ -180,6 +183,7 @@ class ConsumerGroup(Generic[C]):
         "message_model",
         "name",
         "subscriptions",
+        "taken",
     )
 
     def __init__(self, name: str, members: Mapping[C, Client]) -> None:
@@ -191,6 +195,8 @@ class ConsumerGroup(Generic[C]):
         self.consume_type: str | None = None
         self.message_model: str | None = None
         self.consume_from_where: str | None = None
+        # What the last heartbeat said: to take it again would change nothing.
+        self.taken: ConsumerData | None = None
 
     @property
     def client_ids(self) -> list[str]:
@@ -211,6 +217,7 @@ class ConsumerGroup(Generic[C]):
 
     def take(self, data: ConsumerData) -> bool:
         """Whether topics came or went. A newer subscription to a known topic is no change."""
+        self.taken = data
         self.consume_type = data.consume_type
         self.message_model = data.message_model
         self.consume_from_where = data.consume_from_where
@@ -296,11 +303,13 @@ class _Roster(Generic[C]):
 
     def put(self, group: str, connection: C, client: Client) -> bool:
         """Whether the member is new."""
-        self._check_room(group, connection)
-        self._groups_of.setdefault(connection, set()).add(group)
-        members = self._members.setdefault(group, {})
-        old = members.get(connection)
-        self.count += old is None
+        members = self._members.get(group)
+        old = members.get(connection) if members is not None else None
+        if members is None or old is None:
+            self._check_room(connection)
+            self._groups_of.setdefault(connection, set()).add(group)
+            members = self._members.setdefault(group, {})
+            self.count += 1
         members[connection] = client
         self._connection_of[client.client_id] = connection
         if old is not None and old.client_id == client.client_id:
@@ -309,10 +318,9 @@ class _Roster(Generic[C]):
             self._drop_id(old.client_id, connection)
         return True
 
-    def _check_room(self, group: str, connection: C) -> None:
+    def _check_room(self, connection: C) -> None:
+        """For one more group."""
         groups = self._groups_of.get(connection, ())
-        if group in groups:
-            return
         if len(groups) >= GROUP_COUNT_MAX:
             raise TooManyGroups(GROUP_COUNT_MAX)
         if self.count >= self._count_max:

@@ -92,6 +92,15 @@ def test_a_topic_that_the_last_heartbeat_did_not_name_is_not_read_any_more() -> 
     assert consumers.groups_of("bills") == ["g", "h"]
 
 
+def test_a_heartbeat_in_the_same_words_counts_again_after_another_one() -> None:
+    consumers = Consumers[str]()
+    consumers.register("c1", client("a"), data("g", orders=1))
+    consumers.register("c2", client("b"), data("g", bills=1))
+    assert consumers.register("c1", client("a"), data("g", orders=1))
+    assert consumers.groups_of("orders") == ["g"]
+    assert consumers.groups_of("bills") == []
+
+
 def test_the_last_heartbeat_says_how_the_group_consumes() -> None:
     consumers = Consumers[str]()
     consumers.register("c1", client("a"), data("g"))
