@@ -441,7 +441,6 @@ class Connection(asyncio.Protocol):
         return call
 
     def _answer_all(self, frames: WholeFrames) -> None:
-        answer_of = self._answer
         fast_path = self._fast_path
         outgoing = self._outgoing
         size = 0
@@ -450,10 +449,9 @@ class Connection(asyncio.Protocol):
             if fast_path is not None:
                 size += fast_path.take(self, frames, outgoing, size_max - size)
             if size < size_max:
-                frame = next(frames, None)
-                if frame is None:
+                if frames.position >= frames.end:
                     break
-                answer = answer_of(self, frame)
+                answer = self._answer(self, next(frames))
                 if answer is None:  # deferred and one-way requests answer later or never
                     continue
                 outgoing.append(answer)
@@ -479,24 +477,32 @@ class Connection(asyncio.Protocol):
         if not outgoing or self._close_reason is not None:
             outgoing.clear()
             return
-        size = sum(map(len, outgoing))
         if len(outgoing) == 1:
-            self._transport.write(outgoing[0])
-        elif size > _JOINED_SIZE_MAX * len(outgoing):
-            # The last one apart: `writelines` of asyncio in Python 3.12.0 to 3.12.8, 3.13.0 and
-            # 3.13.1 does not call `pause_writing`, and what a peer does not read would pile up.
-            last = outgoing.pop()
-            self._transport.writelines(outgoing)
-            self._transport.write(last)
+            frame = outgoing.pop()
+            size = len(frame)
+            self._transport.write(frame)
         else:
-            self._transport.write(b"".join(outgoing))
-        outgoing.clear()
+            size = self._write_several(outgoing)
+            outgoing.clear()
         if self._writable is not None:
             unread_size = self._transport.get_write_buffer_size()
             if unread_size > self._limits.unread_size_max:
                 self.cut_off(f"left {unread_size} bytes unread")
         if size > _SMALL_WRITE_SIZE:
             self.count_held()
+
+    def _write_several(self, frames: list[bytes]) -> int:
+        """The size of all; not all of them are left in the list."""
+        size = sum(map(len, frames))
+        if size > _JOINED_SIZE_MAX * len(frames):
+            # The last one apart: `writelines` of asyncio in Python 3.12.0 to 3.12.8, 3.13.0 and
+            # 3.13.1 does not call `pause_writing`, and what a peer does not read would pile up.
+            last = frames.pop()
+            self._transport.writelines(frames)
+            self._transport.write(last)
+        else:
+            self._transport.write(b"".join(frames))
+        return size
 
     def _move_deadline(self, *, has_frames: bool) -> None:
         if self._writable is not None:

@@ -71,7 +71,8 @@ class LateSends:
 
     def is_late(self) -> bool:
         """Whether a send that comes now may have waited for too long."""
-        return self.is_watched and self._silence_s() > self.wait_s_max
+        # In one line: it is asked with every wake-up.
+        return 0 < self.wait_s_max < self._clock.monotonic_s() - self._alive_s
 
     def check(self) -> None:
         """Raises Refused, in Apache's words."""
