@@ -126,6 +126,10 @@ class PlanOutdated(PipelineError):
     """Another writer added part of what was planned: plan again, by what the lake has now."""
 
 
+class SchemaChanged(PlanOutdated):
+    """Another job changed how the bodies of a lake are decoded, after this one had started."""
+
+
 class SchemaUnknown(PlanOutdated):
     """Messages name schemas by keys that tasks did not have: ask the registry, and plan again."""
 

@@ -1,4 +1,4 @@
-"""`roquet spark ingest`, `backfill`, `compact`, `drift` and `forget`: fill a lake and tend it."""
+"""`roquet spark` jobs that fill a lake and tend it: `ingest`, `compact`, `reprocess` and others."""
 
 import time
 from argparse import ArgumentParser, Namespace
@@ -497,10 +497,55 @@ def _drift_table(rows: "Sequence[DriftRow]") -> ReportTable:
     return ReportTable("drift", _DRIFT_COLUMNS, rows)
 
 
+_REPROCESS_DESCRIPTION: Final = """\
+Read the quarantine of a lake again, by the schema that the lake has now.
+
+Messages that can be decoded leave the quarantine and are added to the lake,
+each once. The job can be killed and restarted, beside running jobs.
+"""
+
+
+def _define_reprocess(parser: ArgumentParser) -> None:
+    define_lake(parser, "The lake: a directory or s3://bucket/prefix.", required=True)
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        help="Only this topic; can be repeated. Default: all topics of the lake.",
+    )
+    define_bodies(parser)
+    define_cluster(parser)
+
+
+def _run_reprocess(reporter: Reporter, given: Namespace) -> int:
+    from roquet.pipeline.jobs.reprocess import (  # noqa: PLC0415
+        ReprocessPlan,
+        check_reprocess,
+        reprocess,
+    )
+    from roquet.pipeline.queries import tasks_shown  # noqa: PLC0415
+
+    plan = ReprocessPlan(
+        lake=given_place(given), topics=tuple(given.topic), bodies=body_options(given)
+    )
+    check_reprocess(plan)
+    with (
+        session(reporter, given) as spark,
+        reporter.progress("tasks") as progress,
+        tasks_shown(spark, progress),
+    ):
+        started_s = time.monotonic()
+        found = reprocess(spark, plan)
+        elapsed_s = time.monotonic() - started_s
+    reporter.finish(Report(found._asdict() | {"seconds": round(elapsed_s, 3)}))
+    return FINISHED
+
+
 COMMANDS: Final = {
     "ingest": JobCommand(_INGEST_DESCRIPTION, _define_ingest, _run_ingest),
     "backfill": JobCommand(_BACKFILL_DESCRIPTION, _define_backfill, _run_backfill),
     "compact": JobCommand(_COMPACT_DESCRIPTION, _define_compact, _run_compact),
     "drift": JobCommand(_DRIFT_DESCRIPTION, _define_drift, _run_drift),
+    "reprocess": JobCommand(_REPROCESS_DESCRIPTION, _define_reprocess, _run_reprocess),
     "forget": JobCommand(_FORGET_DESCRIPTION, _define_forget, _run_forget),
 }

@@ -14,13 +14,21 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from roquet.pipeline.errors import BadLake, BadOption, DataLoss, SchemaUnknown
+from roquet.pipeline.errors import (
+    BadLake,
+    BadOption,
+    DataLoss,
+    SchemaChanged,
+    SchemaUnknown,
+)
 from roquet.pipeline.lake.entries import LakeEntry, LakePiece
 from roquet.pipeline.lake.files import MissingRange
 from roquet.pipeline.lake.lake import LakeRole
 from roquet.pipeline.lake.metadata import FILE_ROWS_MAX_DEFAULT, LakeSettings
 from roquet.pipeline.lake.opening import (
     OpenLake,
+    bodies_again,
+    bodies_of,
     body_schema_of,
     check_catalog,
     check_settings,
@@ -34,7 +42,6 @@ from roquet.pipeline.lake.opening import (
 )
 from roquet.pipeline.lake.places import LakePlace
 from roquet.pipeline.lake.schemas.choosing import AS_BEFORE, BodyOptions, LakeBodies
-from roquet.pipeline.lake.schemas.evolution import RULES
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import Include, StoreOptions
 from roquet.pipeline.queries import run_tasks
@@ -134,11 +141,10 @@ def backfill(
     DataLoss and QueryFailed.
     """
     settings = check_backfill(plan)
-    schema = body_schema_of(plan.lake, settings.format, plan.bodies)
-    bodies = LakeBodies(schema, RULES[settings.format])
     splits, broker_name = _planned(plan)
     options = _store_options(plan, broker_name)
     with open_lake(plan.lake, settings, catalog=plan.catalog) as lake:
+        bodies = bodies_of(plan.lake, settings.format, plan.bodies)
         queues = stored_queues(options, splits, broker_name)
         wanted = _wanted(plan, lake, queues)
         rows = sum(each.range.row_count for each in wanted)
@@ -148,7 +154,8 @@ def backfill(
             if stop is not None and stop.is_set():
                 is_complete = False
                 break
-            entry = _publish(spark, lake, options, round_, wanted, bodies)
+            stage = partial(_staged, spark, lake, options, round_, wanted)
+            entry = _publish(plan, lake, stage, bodies)
             if entry is not None:
                 entries.append(entry)
                 on_published(entry, rows)
@@ -156,22 +163,26 @@ def backfill(
 
 
 def _publish(
-    spark: SparkSession,
+    plan: BackfillPlan,
     lake: OpenLake,
-    options: StoreOptions,
-    splits: Sequence[StoreSplit],
-    wanted: Sequence[MissingRange],
+    stage: Callable[[LakeBodies], list[LakePiece]],
     bodies: LakeBodies,
 ) -> LakeEntry | None:
     while True:
-        pieces = _staged(spark, lake, options, splits, wanted, bodies)
+        pieces = stage(bodies)
         try:
             bodies.check_known(pieces)
+            entry = lake.publish(pieces, bodies.text, bodies.seen)
         except SchemaUnknown as error:
             log.info("planning again: %s", error)
             bodies.learn(error.keys)
+        except SchemaChanged as error:
+            log.info("planning again: %s", error)
+            bodies.adopt(bodies_again(plan.lake, lake.settings.format, plan.bodies))
         else:
-            return lake.publish(pieces, bodies.text)
+            if entry is not None:
+                bodies.note_stored()
+            return entry
 
 
 def _staged(

@@ -24,7 +24,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from roquet.errors import RoquetError
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.durable_files import create_once, make_directories
-from roquet.pipeline.errors import BadLake, BadOption, PlanOutdated, SchemaUnknown
+from roquet.pipeline.errors import (
+    BadLake,
+    BadOption,
+    PlanOutdated,
+    SchemaChanged,
+    SchemaUnknown,
+)
 from roquet.pipeline.jobs.drift import (
     INGEST_FILES_MAX,
     INGEST_ROWS_MAX,
@@ -40,6 +46,8 @@ from roquet.pipeline.lake.lake import Lake, LakeRole
 from roquet.pipeline.lake.metadata import FILE_ROWS_MAX_DEFAULT, LakeSettings
 from roquet.pipeline.lake.opening import (
     OpenLake,
+    bodies_again,
+    bodies_of,
     body_schema_of,
     check_catalog,
     check_settings,
@@ -145,8 +153,6 @@ def ingest(
     if plan.bodies.infer:
         plan = with_columns(plan, inferred_columns(plan))
     source, settings = _source_options(plan), check_plan(plan)
-    schema = body_schema_of(plan.lake, settings.format, plan.bodies)
-    bodies = LakeBodies(schema, RULES[settings.format])
     spark.dataSource.register(StagingSource)
     with (
         open_lake(plan.lake, settings, catalog=plan.catalog) as lake,
@@ -154,10 +160,16 @@ def ingest(
     ):
         key = plan.latest_by or latest_key_of(plan.lake)
         latest = LatestRows(spark, lake, key) if key and isinstance(lake, TableLake) else None
+        bodies = bodies_of(plan.lake, settings.format, plan.bodies)
         publisher = _Publisher(lake, bodies, on_progress, latest)
         source |= _lake_options(lake)
         plan = replace(plan, checkpoint=checkpoint)
-        is_complete = _run(lambda: _started(spark, plan, source, publisher), publisher, stop)
+        is_complete = _run(
+            lambda: _started(spark, plan, source, publisher),
+            publisher,
+            lambda: bodies_again(plan.lake, settings.format, plan.bodies),
+            stop,
+        )
         report = publisher.report(is_complete=is_complete)
         return report._replace(drift=_drift(spark, lake, publisher))
 
@@ -303,13 +315,14 @@ class _Publisher:
         started_s = time.monotonic()
         try:
             self.bodies.check_known(pieces)
-            entry = self._lake.publish(pieces, self.bodies.text)
+            entry = self._lake.publish(pieces, self.bodies.text, self.bodies.seen)
         except RoquetError as error:
             self.failure = error
             raise
         if entry is None:
             log.info("batch %d: nothing to publish, the lake has everything", batch_id)
             return
+        self.bodies.note_stored()
         for file in files_in(entry.added):
             self._recent[file.is_quarantine].append(file)
         commit_s = self._progress.commit_s + time.monotonic() - started_s
@@ -352,7 +365,12 @@ class _Publisher:
         )
 
 
-def _run(start: Callable[[], StreamingQuery], publisher: _Publisher, stop: Event | None) -> bool:
+def _run(
+    start: Callable[[], StreamingQuery],
+    publisher: _Publisher,
+    choose_again: Callable[[], LakeBodies],
+    stop: Event | None,
+) -> bool:
     """Whether the query ended by itself. Raises QueryFailed, or the publisher's own failure."""
 
     def run_once() -> bool:
@@ -377,6 +395,8 @@ def _run(start: Callable[[], StreamingQuery], publisher: _Publisher, stop: Event
             publisher.failure = None
             if isinstance(error, SchemaUnknown):
                 publisher.bodies.learn(error.keys)
+            elif isinstance(error, SchemaChanged):
+                publisher.bodies.adopt(choose_again())
 
 
 def _started(

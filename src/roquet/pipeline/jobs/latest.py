@@ -31,6 +31,7 @@ from roquet.pipeline.lake.opening import check_latest_key, create_latest, lake_s
 from roquet.pipeline.lake.places import LakePlace, beside
 from roquet.pipeline.lake.staging import LATEST_SUFFIX, TableStaging
 from roquet.pipeline.lake.table import CommitRefused, Rewrite, TableLake, until_accepted
+from roquet.pipeline.lake.table_offsets import reprocessed_ranges
 from roquet.pipeline.queries import run_query
 
 log = logging.getLogger(__name__)
@@ -84,12 +85,14 @@ class LatestRows:
         if latest.body_schema() != (schema := table.body_schema()):
             # Columns first: they refuse the commit, and files of a refused one are left behind.
             latest.rewrite(Rewrite([], [], body_schema=schema))
-        step = planned_step(state, table.files(), before, latest.files())
+        lacking = reprocessed_ranges(table.offsets()) - reprocessed_ranges(latest.offsets())
+        step = planned_step(state, table.files(), before, latest.files(), sorted(lacking))
         if step is None:
             return
         written = _written(self._spark, _Work(self._lake.place, self._key, step))
         removed = step.replaced_by(bucket_of(each.path) for each in written)
-        latest.rewrite(Rewrite(removed, written, step.covered))
+        marks = {each.name: each.end for each in step.reprocessed}
+        latest.rewrite(Rewrite(removed, written, step.covered, marks=marks))
         log.info("newest rows: %d files in place of %d", len(written), len(removed))
 
 

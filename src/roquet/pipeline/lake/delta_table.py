@@ -174,7 +174,7 @@ class DeltaLakeTable:
                 for path in rewrite.removed
             ]
             changed = changed_offsets(self._transactions.versions, rewrite.covered)
-            self._write(actions, changed, retries_max=0)
+            self._write(actions, {**changed, **rewrite.marks}, retries_max=0)
         return int(self._table.version()) + 1
 
     def files(self) -> list[LakeFile]:
@@ -188,6 +188,9 @@ class DeltaLakeTable:
             )
             for each in found
         ]
+
+    def offsets(self) -> Mapping[str, int]:
+        return self._transactions.versions
 
     def body_schema(self) -> str | None:
         return self._configuration().get(_BODY_SCHEMA)

@@ -1,4 +1,4 @@
-"""The entries of the log of a lake: pieces of queues that are added, files that are compacted.
+"""The entries of the log of a lake: what is added, compacted, and read again.
 
 Names in JSON that differ from ours are those of the first version of the format.
 """
@@ -10,6 +10,8 @@ import msgspec
 from roquet.client.queue_ref import QueueRef
 
 ENTRY_VERSION: Final = 1
+# Of entries with `reprocessed`, which earlier versions of Roquet would not notice.
+REPROCESSED_VERSION: Final = 2
 
 
 @final
@@ -100,11 +102,25 @@ class Compaction(msgspec.Struct, frozen=True):
 
 
 @final
+class Reprocessed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file of the quarantine, `path`, that was read again, by another schema.
+
+    `good` has the rows that could be decoded, and `bad` the others. Of a table, `moving` has the
+    rows of `good` as they were in the quarantine.
+    """
+
+    path: str
+    good: LakeFile
+    bad: LakeFile | None = None
+    moving: LakeFile | None = None
+
+
+@final
 class LakeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of a lake. `number` counts from 1, as in the name of its file.
 
     Compaction changes neither the messages nor the offsets that the lake has. `body_schema` is what
-    bodies of added messages were decoded with.
+    bodies of added messages were decoded with. `reprocessed` rows leave the quarantine.
     """
 
     version: int
@@ -113,3 +129,4 @@ class LakeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     added: list[LakePiece] = []
     compacted: list[Compaction] = msgspec.field(default_factory=list, name="joined")
     body_schema: str | None = msgspec.field(default=None, name="json_schema")
+    reprocessed: list[Reprocessed] = []

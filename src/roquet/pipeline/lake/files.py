@@ -120,6 +120,7 @@ LATEST_PARTITIONING: Final = ("topic",)
 _time_partition = re.compile(r"(hour|day|month|year)s?\(storeTimestamp\)").fullmatch
 _HOUR_S: Final = 3600
 _HOUR_MS: Final = 3_600_000
+_moving_in = re.compile(r"/moving-(?P<step>[0-9a-f]{32})-[0-9a-f]{32}\.parquet$").search
 _hour_in = re.compile(r"/dt=(\d{4}-\d{2}-\d{2})/hour=(\d{2})/").search
 
 
@@ -155,6 +156,22 @@ def table_path(wanted: MissingRange, start: int, hour: int) -> str:
 def compacted_table_path(directory: str) -> str:
     """As `table_path`, of a file that others are compacted into."""
     return f"{directory}/compacted-{uuid4().hex}.parquet"
+
+
+def reprocessed_path(directory: str) -> str:
+    """Of messages that were in the quarantine; of a lake of any format."""
+    return f"{directory}/reprocessed-{uuid4().hex}.parquet"
+
+
+def moving_path(directory: str, step: str) -> str:
+    """Of rows that leave the quarantine by that step."""
+    return f"{directory}/moving-{step}-{uuid4().hex}.parquet"
+
+
+def step_of(path: str) -> str | None:
+    """By which rows of the file leave the quarantine, or left it; None of any other file."""
+    found = _moving_in(path)
+    return found["step"] if found else None
 
 
 def rewritten_table_path(path: str) -> str:

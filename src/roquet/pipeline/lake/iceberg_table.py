@@ -138,7 +138,7 @@ class IcebergLakeTable:
         if self._found is None:
             return LakeState()
         number = self._found.last_sequence_number
-        return state_of(self._offsets(), number, self.body_schema())
+        return state_of(self.offsets(), number, self.body_schema())
 
     def commit(self, pieces: Sequence[LakePiece], body_schema: str | None) -> int:
         if self._found is None:
@@ -149,7 +149,7 @@ class IcebergLakeTable:
                 raise CommitRefused(f"{self._storage.url}: the table has new columns")
             files = [file for piece in pieces if (file := piece.file) is not None]
             check_written(self._storage, files)
-            offsets = self._offsets()
+            offsets = self.offsets()
             offsets = {**offsets, **changed_offsets(offsets, pieces)}
             with self._transaction() as transaction:
                 transaction.set_properties({_OFFSETS: msgspec.json.encode(offsets).decode()})
@@ -176,8 +176,8 @@ class IcebergLakeTable:
             if gone := [path for path in removed if path not in there]:
                 raise CommitRefused(f"{gone[0]} was replaced by another process meanwhile")
             check_written(self._storage, rewrite.added)
-            offsets = self._offsets()
-            changed = changed_offsets(offsets, rewrite.covered)
+            offsets = self.offsets()
+            changed = {**changed_offsets(offsets, rewrite.covered), **rewrite.marks}
             with self._transaction() as transaction:
                 if changed:
                     offsets = {**offsets, **changed}
@@ -282,8 +282,10 @@ class IcebergLakeTable:
             mapping = create_mapping_from_schema(transaction.table_metadata.schema())
             transaction.set_properties({_NAME_MAPPING: mapping.model_dump_json()})
 
-    def _offsets(self) -> Mapping[str, int]:
-        text = self._table.properties.get(_OFFSETS, "{}")
+    def offsets(self) -> Mapping[str, int]:
+        if self._found is None:
+            return {}
+        text = self._found.properties.get(_OFFSETS, "{}")
         try:
             return msgspec.json.decode(text, type=dict[str, int])
         except msgspec.DecodeError as error:

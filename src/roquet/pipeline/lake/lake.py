@@ -1,7 +1,7 @@
 """A lake as a writer has it: checked, opened, added to, and recovered after a crash.
 
-One process adds messages at a time, and one compacts. Both stage files as long as they like, and
-commit under a lock that each holds for a moment.
+One process adds messages at a time, one compacts, and one reads the quarantine again. They stage
+files as long as they like, and commit under a lock that each holds for a moment.
 
 Committing an entry of the log is idempotent, from wherever a crash interrupted it: files get their
 names, compacted files replace others. A directory whose files were compacted is built next to the
@@ -33,11 +33,13 @@ from roquet.pipeline.durable_files import (
 from roquet.pipeline.errors import BadLake
 from roquet.pipeline.lake.entries import (
     ENTRY_VERSION,
+    REPROCESSED_VERSION,
     Compaction,
     LakeEntry,
     LakeFile,
     LakePiece,
     QueueIncarnation,
+    Reprocessed,
 )
 from roquet.pipeline.lake.files import (
     CONTROL_DIRECTORY,
@@ -53,6 +55,7 @@ from roquet.pipeline.lake.metadata import (
     read_settings,
 )
 from roquet.pipeline.lake.places import LakePlace
+from roquet.pipeline.lake.schemas.evolution import check_schema
 from roquet.pipeline.lake.staging import PosixStaging
 from roquet.pipeline.lake.state import LakeState, LakeTotals, Missing
 from roquet.pipeline.planning import QueueRange
@@ -68,6 +71,7 @@ class LakeRole(StrEnum):
 
     WRITER = "writer"
     COMPACTOR = "compactor"
+    REPROCESSOR = "reprocessor"
 
 
 @final
@@ -151,23 +155,31 @@ class Lake:
     def files(self) -> list[LakeFile]:
         return list(self.state.files.values())
 
+    def quarantined_files(self) -> list[LakeFile]:
+        return list(self._log.refresh().quarantined_files.values())
+
     def totals(self) -> LakeTotals:
         state = self.state
         return LakeTotals(state.row_count, len(state.files), state.quarantined_count)
 
     def publish(
-        self, pieces: Sequence[LakePiece], body_schema: str | None = None
+        self,
+        pieces: Sequence[LakePiece],
+        body_schema: str | None = None,
+        seen: str | None = None,
     ) -> LakeEntry | None:
         """Make staged pieces visible, all of them; after a crash, when the lake is opened again.
 
         The entry decides: once it is durable, its files get their names. None if there is nothing
-        to publish. Raises BadLake if the lake got some of them since they were planned.
+        to publish. Raises BadLake if the lake got some of them since they were planned, and
+        SchemaChanged if its bodies are decoded by another schema than when they were (`seen`).
         """
         if not pieces:
             self._remove_staged()
             return None
         with self._commit_lock():
             self.state.check_new(pieces)
+            check_schema(self.state.body_schema, body_schema, seen)
             self._check_staged(self.path, [piece.file for piece in pieces])
             self._check_staged(quarantine_of(self.path), [piece.quarantined for piece in pieces])
             return self._write(
@@ -181,9 +193,23 @@ class Lake:
             self._check_staged(self.path, [compaction.file for compaction in compactions])
             return self._write(LakeEntry(*self._next(), compacted=list(compactions)))
 
-    def _next(self) -> tuple[int, int, int]:
+    def reprocess(
+        self, moved: Sequence[Reprocessed], body_schema: str, seen: str | None
+    ) -> LakeEntry:
+        """Let rows of the quarantine be messages. Raises SchemaChanged and BadLake."""
+        with self._commit_lock():
+            check_schema(self.state.body_schema, body_schema, seen)
+            self.state.check_quarantined(moved)
+            self._check_staged(self.path, [each.good for each in moved])
+            self._check_staged(quarantine_of(self.path), [each.bad for each in moved])
+            entry = LakeEntry(
+                *self._next(REPROCESSED_VERSION), body_schema=body_schema, reprocessed=list(moved)
+            )
+            return self._write(entry)
+
+    def _next(self, version: int = ENTRY_VERSION) -> tuple[int, int, int]:
         """The first fields of the next entry."""
-        return ENTRY_VERSION, self.state.entry_number + 1, time.time_ns() // 1_000_000
+        return version, self.state.entry_number + 1, time.time_ns() // 1_000_000
 
     def _write(self, entry: LakeEntry) -> LakeEntry:
         self._log.append(entry)
@@ -213,11 +239,11 @@ class Lake:
     def _recover(self) -> None:
         with self._commit_lock():
             remove_replaced(self.path)
-        # This process is the only one of its role, so the rest is from ones that were killed.
+            remove_replaced(quarantine_of(self.path))
+        # This process is the only one of its role, so what they staged was of killed ones.
         for root in (self.path, quarantine_of(self.path)):
             for run in (root / STAGED_DIRECTORY).glob("*"):
-                is_compactors = run.name.startswith(LakeRole.COMPACTOR)
-                if is_compactors == (self._role is LakeRole.COMPACTOR):
+                if _role_of(run.name) is self._role:
                     shutil.rmtree(run, ignore_errors=True)
 
     def _check_staged(self, root: Path, files: Iterable[LakeFile | None]) -> None:
@@ -237,6 +263,7 @@ class Lake:
         """Make the entry visible to readers; some of it may be visible already."""
         move_pieces(self.path, entry)
         exchange_compacted(self.path, entry)
+        move_reprocessed(self.path, entry)
         self._committed_number = entry.number
 
     def _remove_staged(self) -> None:
@@ -271,6 +298,12 @@ def _locked(path: Path, name: str, wait_s: float = 0.0) -> int:
             return lock
 
 
+def _role_of(run: str) -> LakeRole:
+    """Whose staged files are in a directory of that name."""
+    others = (LakeRole.COMPACTOR, LakeRole.REPROCESSOR)
+    return next((role for role in others if run.startswith(role)), LakeRole.WRITER)
+
+
 _REPLACING: Final = "replacing"
 
 
@@ -287,6 +320,18 @@ def exchange_compacted(lake: Path, entry: LakeEntry) -> None:
     for directory, compactions in _by_directory(entry.compacted):
         removed = {Path(path).name for compaction in compactions for path in compaction.removed}
         _replace(lake, directory, removed, [compaction.file for compaction in compactions], entry)
+
+
+def move_reprocessed(lake: Path, entry: LakeEntry) -> None:
+    """Rows are found as messages first, then no longer in the quarantine. Raises BadLake."""
+    _move(lake, [each.good for each in entry.reprocessed], entry)
+    quarantine = quarantine_of(lake)
+    ordered = sorted(entry.reprocessed, key=lambda each: each.path)
+    for directory, group in groupby(ordered, key=lambda each: directory_of(each.path)):
+        moved = list(group)
+        removed = {Path(each.path).name for each in moved}
+        left = [each.bad for each in moved if each.bad is not None]
+        _replace(quarantine, directory, removed, left, entry)
 
 
 def remove_replaced(lake: Path) -> None:

@@ -29,6 +29,7 @@ from roquet.pipeline.lake.files import KeyBucket, bucket_of, topic_of
 from roquet.pipeline.lake.places import LakePlace, Storage
 from roquet.pipeline.lake.staging import TableFile
 from roquet.pipeline.lake.state import LakeState
+from roquet.pipeline.lake.table_offsets import ReprocessedRange
 
 # A task has the rows of a bucket in memory.
 BUCKET_ROWS_MAX: Final = 250_000
@@ -47,7 +48,8 @@ _KEY_KINDS: Final = (
 class LatestStep(NamedTuple):
     """What the table lacks: ranges, the files that have them, and the buckets of each topic.
 
-    Of the topics in `resized` all rows change their bucket.
+    Of the topics in `resized` all rows change their bucket. `reprocessed` are ranges of which rows
+    came later, from the quarantine.
     """
 
     covered: Sequence[LakePiece]
@@ -56,6 +58,7 @@ class LatestStep(NamedTuple):
     old_files: Sequence[LakeFile]
     resized: frozenset[str]
     by_time: frozenset[str]
+    reprocessed: Sequence[ReprocessedRange] = ()
 
     def replaced_by(self, written: Iterable[KeyBucket]) -> list[str]:
         """The files that the table does not list any more."""
@@ -79,13 +82,19 @@ class LatestStep(NamedTuple):
 
 
 def planned_step(
-    lake: LakeState, files: Sequence[LakeFile], latest: LakeState, old: Sequence[LakeFile]
+    lake: LakeState,
+    files: Sequence[LakeFile],
+    latest: LakeState,
+    old: Sequence[LakeFile],
+    reprocessed: Sequence[ReprocessedRange] = (),
 ) -> LatestStep | None:
     """None if the table has everything. The files are those of the lake, and of the table."""
     covered = lake.ahead_of(latest)
-    if not covered:
+    if not covered and not reprocessed:
         return None
-    sources = [each for each in files if _may_have(each, covered)]
+    spans = [_Span(each.topic, each.queue, each.start, each.end) for each in covered]
+    spans += [_Span(each.topic, each.queue_id, each.start, each.end) for each in reprocessed]
+    sources = [each for each in files if _may_have(each, spans)]
     rows: dict[str, int] = defaultdict(int)
     for each in (*sources, *old):
         rows[topic_of(each.path)] += each.rows
@@ -103,7 +112,17 @@ def planned_step(
             if each.topic in topics and each.total != counts[each.topic]
         ),
         frozenset(lake.recreated_topics()),
+        reprocessed,
     )
+
+
+class _Span(NamedTuple):
+    """Offsets at a queue of any broker."""
+
+    topic: str
+    queue_id: int
+    start: int
+    end: int
 
 
 def _bucket_count(row_count: int) -> int:
@@ -112,18 +131,18 @@ def _bucket_count(row_count: int) -> int:
     return min(BUCKETS_MAX, 1 << max(0, full - 1).bit_length())
 
 
-def _may_have(file: LakeFile, covered: Iterable[LakePiece]) -> bool:
+def _may_have(file: LakeFile, spans: Iterable[_Span]) -> bool:
     topic = topic_of(file.path)
     return any(
-        piece.topic == topic and (file.bounds is None or _overlap(file, piece)) for piece in covered
+        span.topic == topic and (file.bounds is None or _overlap(file, span)) for span in spans
     )
 
 
-def _overlap(file: LakeFile, piece: LakePiece) -> bool:
+def _overlap(file: LakeFile, span: _Span) -> bool:
     assert file.bounds is not None
     (first_queue, last_queue), (first, last) = file.bounds.queue_id, file.bounds.offset
-    is_queue = first_queue <= piece.queue <= last_queue
-    return is_queue and piece.start <= last and first < piece.end
+    is_queue = first_queue <= span.queue_id <= last_queue
+    return is_queue and span.start <= last and first < span.end
 
 
 def newest(rows: pa.Table, key: str, *, by_time: bool) -> pa.Table:

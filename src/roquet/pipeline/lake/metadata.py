@@ -15,7 +15,7 @@ import msgspec
 
 from roquet.pipeline.durable_files import create_once, make_directories, replace_file
 from roquet.pipeline.errors import BadLake
-from roquet.pipeline.lake.entries import ENTRY_VERSION, LakeEntry
+from roquet.pipeline.lake.entries import ENTRY_VERSION, REPROCESSED_VERSION, LakeEntry
 from roquet.pipeline.lake.files import (
     CONTROL_DIRECTORY,
     PARTITIONING,
@@ -183,9 +183,9 @@ class PublishLog:
             entry = _decode(content)
         except msgspec.DecodeError as error:
             raise BadLake(f"{path} is damaged: {error}") from None
-        if entry.version != ENTRY_VERSION:
+        if entry.version not in (ENTRY_VERSION, REPROCESSED_VERSION):
             raise BadLake(
-                f"{path} has version {entry.version}, and this Roquet reads {ENTRY_VERSION}:"
+                f"{path} has version {entry.version}, and this Roquet reads {REPROCESSED_VERSION}:"
                 " a newer Roquet wrote it"
             )
         return entry

@@ -51,7 +51,7 @@ from roquet.pipeline.lake.schemas.body_schema import (
     columns_in,
     read_body_schema,
 )
-from roquet.pipeline.lake.schemas.choosing import BodyOptions, chosen_schema
+from roquet.pipeline.lake.schemas.choosing import BodyOptions, LakeBodies, chosen_schema
 from roquet.pipeline.lake.schemas.decoding import REASON_COLUMN
 from roquet.pipeline.lake.schemas.evolution import RULES
 from roquet.pipeline.lake.staging import (
@@ -90,12 +90,17 @@ class OpenLake(Protocol):
     ) -> Missing: ...
 
     def publish(
-        self, pieces: Sequence[LakePiece], body_schema: str | None = None
+        self,
+        pieces: Sequence[LakePiece],
+        body_schema: str | None = None,
+        seen: str | None = None,
     ) -> LakeEntry | None: ...
 
     def compact(self, compactions: Sequence[Compaction]) -> LakeEntry: ...
 
     def files(self) -> list[LakeFile]: ...
+
+    def quarantined_files(self) -> list[LakeFile]: ...
 
     def totals(self) -> LakeTotals: ...
 
@@ -354,7 +359,35 @@ def body_schema_of(
 
     Raises BadOption, BadSchema for columns that contradict those of the lake, and BadLake.
     """
-    before = state_of_lake(place).body_schema if settings_of(place) else None
+    return _chosen(lake_format, given, _stored_schema(place))
+
+
+def bodies_of(place: LakePlace, lake_format: LakeFormat, given: BodyOptions) -> LakeBodies:
+    """As `body_schema_of`, for a job that adds messages."""
+    before = _stored_schema(place)
+    return LakeBodies(_chosen(lake_format, given, before), RULES[lake_format], before)
+
+
+def bodies_again(place: LakePlace, lake_format: LakeFormat, given: BodyOptions) -> LakeBodies:
+    """As `bodies_of`, after another job changed the schema while this one was running.
+
+    Raises BadLake if both decode bodies, but not in the same way.
+    """
+    found = bodies_of(place, lake_format, given)
+    there = None if found.seen is None else read_body_schema(found.seen).framing
+    if there not in (None, found.framing):
+        raise BadLake(
+            f"another job decodes the bodies of {place} by {there}, and this one by"
+            f" {found.framing}: a lake has one way at a time"
+        )
+    return found
+
+
+def _stored_schema(place: LakePlace) -> str | None:
+    return state_of_lake(place).body_schema if settings_of(place) else None
+
+
+def _chosen(lake_format: LakeFormat, given: BodyOptions, before: str | None) -> BodySchema | None:
     known = None if before is None else read_body_schema(before)
     return chosen_schema(known, given, RULES[lake_format])
 

@@ -88,6 +88,8 @@ class Staging(Protocol):
 
     def new_compacted_file(self, schema: pa.Schema, directory: str) -> OpenFile: ...
 
+    def new_reprocessed_file(self, schema: pa.Schema, path: str) -> OpenFile: ...
+
     def read(self, path: str) -> pq.ParquetFile:
         """Raises FileNotFoundError."""
 
@@ -119,18 +121,23 @@ class PosixStaging:
         start: int,  # noqa: ARG002
         hour: int,  # noqa: ARG002
     ) -> OpenFile:
-        root = quarantine_of(self.lake) if self.is_quarantine else self.lake
-        return StagedFile(root, self.run, schema)
+        return StagedFile(self._root, self.run, schema)
 
     def new_compacted_file(self, schema: pa.Schema, directory: str) -> OpenFile:  # noqa: ARG002
         return StagedFile(self.lake, self.run, schema)
 
+    def new_reprocessed_file(self, schema: pa.Schema, path: str) -> OpenFile:  # noqa: ARG002
+        return StagedFile(self._root, self.run, schema)
+
     def read(self, path: str) -> pq.ParquetFile:
-        root = quarantine_of(self.lake) if self.is_quarantine else self.lake
-        return pq.ParquetFile(root / path)
+        return pq.ParquetFile(self._root / path)
 
     def quarantine(self) -> "PosixStaging":
         return PosixStaging(self.lake, self.run, is_quarantine=True)
+
+    @property
+    def _root(self) -> Path:
+        return quarantine_of(self.lake) if self.is_quarantine else self.lake
 
 
 @final
@@ -148,6 +155,9 @@ class TableStaging:
 
     def new_compacted_file(self, schema: pa.Schema, directory: str) -> OpenFile:
         return TableFile(Storage(self.place), compacted_table_path(directory), schema)
+
+    def new_reprocessed_file(self, schema: pa.Schema, path: str) -> OpenFile:
+        return TableFile(Storage(self.place), path, schema)
 
     def read(self, path: str) -> pq.ParquetFile:
         storage = Storage(self.place)

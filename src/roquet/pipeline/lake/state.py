@@ -15,6 +15,7 @@ from roquet.pipeline.lake.entries import (
     LakeFile,
     LakePiece,
     QueueIncarnation,
+    Reprocessed,
 )
 from roquet.pipeline.lake.files import MissingRange, OffsetRange, OffsetRanges
 from roquet.pipeline.planning import QueueRange
@@ -90,6 +91,8 @@ class LakeState:
             self._add(entry.number, piece)
         for compaction in entry.compacted:
             self._compact(entry.number, compaction)
+        for moved in entry.reprocessed:
+            self._move(entry.number, moved)
         self.body_schema = entry.body_schema or self.body_schema
         self.entry_number = entry.number
 
@@ -143,6 +146,11 @@ class LakeState:
             gone = [path for path in compaction.removed if path not in self.files]
             if gone:
                 raise BadLake(f"{gone[0]} was compacted by another process meanwhile")
+
+    def check_quarantined(self, moved: Iterable[Reprocessed]) -> None:
+        """Raises BadLake if the quarantine does not have the files that were read again."""
+        if gone := [each.path for each in moved if each.path not in self.quarantined_files]:
+            raise BadLake(f"{gone[0]} left the quarantine meanwhile, by another process")
 
     def check_new(self, pieces: Iterable[LakePiece]) -> None:
         """Raises BadLake if the lake has part of them, or if they overlap."""
@@ -211,6 +219,19 @@ class LakeState:
                 " lake does not have"
             )
         self.files[compaction.file.path] = compaction.file
+
+    def _move(self, number: int, moved: Reprocessed) -> None:
+        before = self.quarantined_files.pop(moved.path, None)
+        left = moved.bad.rows if moved.bad else 0
+        if before is None or before.rows != moved.good.rows + left:
+            raise BadLake(
+                f"entry {number} of the log takes rows from {moved.path}, which the quarantine of"
+                " this lake does not have, or not so many"
+            )
+        self.files[moved.good.path] = moved.good
+        self.row_count += moved.good.rows
+        if moved.bad is not None:
+            self.quarantined_files[moved.bad.path] = moved.bad
 
     def _add(self, number: int, piece: LakePiece) -> None:
         queue = piece.queue_ref

@@ -32,6 +32,7 @@ from roquet.pipeline.lake.entries import (
 )
 from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.lake.places import LakePlace, Storage
+from roquet.pipeline.lake.schemas.evolution import check_schema
 from roquet.pipeline.lake.staging import (
     LATEST_SUFFIX,
     QUARANTINE_SUFFIX,
@@ -54,12 +55,16 @@ class CommitRefused(BadLake):
 
 
 class Rewrite(NamedTuple):
-    """Files instead of others, with other rows; `covered` are ranges that are in the table then."""
+    """Files instead of others, with other rows; `covered` are ranges that are in the table then.
+
+    `marks` are further names and numbers of `table_offsets.py`.
+    """
 
     removed: Sequence[str]
     added: Sequence[LakeFile]
     covered: Sequence[LakePiece] = ()
     body_schema: str | None = None
+    marks: Mapping[str, int] = {}
 
 
 class LakeTable(Protocol):
@@ -90,6 +95,9 @@ class LakeTable(Protocol):
 
     def body_schema(self) -> str | None:
         """The columns of decoded bodies, in DDL."""
+
+    def offsets(self) -> Mapping[str, int]:
+        """As of the last `refresh`: the names and numbers of `table_offsets.py`."""
 
     def expire(self, age: timedelta) -> int:
         """Remove files that were compacted longer ago, in whole hours; how many.
@@ -178,13 +186,17 @@ class TableLake:
         return missing._replace(wanted=self.quarantine.refresh().cut_where_held(missing.wanted))
 
     def publish(
-        self, pieces: Sequence[LakePiece], body_schema: str | None = None
+        self,
+        pieces: Sequence[LakePiece],
+        body_schema: str | None = None,
+        seen: str | None = None,
     ) -> LakeEntry | None:
         """Commit what the table lacks of the pieces; None if it lacks nothing.
 
-        Raises PlanOutdated if it has part of one of them, and BadLake.
+        `seen` is the schema of bodies that the lake had when `body_schema` was chosen. Raises
+        PlanOutdated if the lake has another one, or part of one of the pieces, and BadLake.
         """
-        return until_accepted(self.place, lambda: self._publish(pieces, body_schema))
+        return until_accepted(self.place, lambda: self._publish(pieces, body_schema, seen))
 
     def compact(self, compactions: Sequence[Compaction]) -> LakeEntry:
         """List compacted files instead of others. Raises BadLake."""
@@ -218,8 +230,11 @@ class TableLake:
         quarantined = sum(each.rows for each in self.quarantined_files())
         return LakeTotals(sum(each.rows for each in files), len(files), quarantined)
 
-    def _publish(self, pieces: Sequence[LakePiece], body_schema: str | None) -> LakeEntry | None:
+    def _publish(
+        self, pieces: Sequence[LakePiece], body_schema: str | None, seen: str | None
+    ) -> LakeEntry | None:
         self.state = self.table.refresh()
+        check_schema(self.state.body_schema, body_schema, seen)
         lacking = self.state.lacking(pieces)
         if not lacking:
             return None

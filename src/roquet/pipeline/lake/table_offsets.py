@@ -5,12 +5,15 @@
                                               same queue both write it, so one of them is refused
     orders@broker-a@0#range#GENERATION#START  the end of the range from START on; it grows in place
     orders@broker-a@0#first, ...#born         the queue as its broker described it last
+    orders#reprocessed#STEP#QUEUE#START       rows that a step took from the quarantine: from START
+                                              to before the number, in queues of that number
+    #abandoned#STEP                           a step that was interrupted, and will not be completed
 
 A Delta table has them as application transactions, an Iceberg table in one of its properties.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.lake.entries import LakePiece, QueueIncarnation
@@ -21,6 +24,8 @@ _MARK: Final = "#"
 _RANGE: Final = "range"
 _FIRST: Final = "first"
 _BORN: Final = "born"
+_REPROCESSED: Final = "reprocessed"
+_ABANDONED: Final = "abandoned"
 
 
 def state_of(offsets: Mapping[str, int], number: int, body_schema: str | None = None) -> LakeState:
@@ -52,6 +57,45 @@ def state_of(offsets: Mapping[str, int], number: int, body_schema: str | None = 
             body_schema=body_schema,
         )
     )
+
+
+class ReprocessedRange(NamedTuple):
+    """Rows of a topic that a step took from the quarantine, at a queue of any broker."""
+
+    topic: str
+    step: str
+    queue_id: int
+    start: int
+    end: int
+
+    @classmethod
+    def read(cls, name: str, number: int) -> Self | None:
+        """None if the name is another one's."""
+        key, _, rest = name.partition(_MARK)
+        kind, *parts = rest.split(_MARK)
+        if kind != _REPROCESSED:
+            return None
+        step, queue_id, start = parts
+        return cls(key, step, int(queue_id), int(start), number)
+
+    @property
+    def name(self) -> str:
+        parts = (self.topic, _REPROCESSED, self.step, str(self.queue_id), str(self.start))
+        return _MARK.join(parts)
+
+
+def reprocessed_ranges(offsets: Mapping[str, int]) -> set[ReprocessedRange]:
+    found = (ReprocessedRange.read(name, number) for name, number in offsets.items())
+    return {each for each in found if each is not None}
+
+
+def abandoned_steps(offsets: Iterable[str]) -> set[str]:
+    head = abandoned_name("")
+    return {name.removeprefix(head) for name in offsets if name.startswith(head)}
+
+
+def abandoned_name(step: str) -> str:
+    return f"{_MARK}{_ABANDONED}{_MARK}{step}"
 
 
 def _incarnation(described: Mapping[str, int]) -> QueueIncarnation:

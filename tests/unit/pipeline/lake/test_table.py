@@ -4,14 +4,17 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
 import msgspec
 import pytest
+from deltalake.table import TableAlterer
+from pyiceberg.table import Transaction
 
-from roquet.pipeline.errors import BadLake, PlanOutdated
+from roquet.pipeline.errors import BadLake, BadSchema, PlanOutdated, SchemaChanged
 from roquet.pipeline.lake import table as table_module
 from roquet.pipeline.lake.compaction import planned_compactions, write_compaction
 from roquet.pipeline.lake.delta_table import DeltaLakeTable
@@ -22,15 +25,18 @@ from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.metadata import LakeFormat, LakeSettings
 from roquet.pipeline.lake.opening import (
     OpenLake,
+    bodies_again,
+    bodies_of,
     body_schema_of,
     format_of,
     open_existing_lake,
     open_lake,
     settings_of,
+    state_of_lake,
 )
 from roquet.pipeline.lake.places import LakePlace, LakeStoreError, S3Location, Storage
 from roquet.pipeline.lake.schemas.body_schema import BodySchema
-from roquet.pipeline.lake.schemas.choosing import BodyOptions
+from roquet.pipeline.lake.schemas.choosing import BodyOptions, LakeBodies
 from roquet.pipeline.lake.table import CommitRefused, TableLake
 from roquet.pipeline.planning import QueueRange
 from tests.support.lake_pieces import QUEUE
@@ -256,6 +262,66 @@ def test_columns_of_bodies_are_added_to_the_table(lake: OpenLake, kind: Kind) ->
     assert table["who"].to_pylist() == [None, {"name": "x"}]
     kept = body_schema_of(lake.place, lake.settings.format, BodyOptions())
     assert kept == BodySchema(columns.ddl)
+
+
+def test_jobs_of_two_schemas_evolve_the_table_and_overwrite_nothing(
+    lake: OpenLake, kind: Kind
+) -> None:
+    """Both started when the table had no columns."""
+    chosen = partial(bodies_of, lake.place, kind.settings.format)
+    first = chosen(BodyOptions(json_schema="id bigint"))
+    second = chosen(BodyOptions(json_schema="id bigint, what string"))
+    other = open_existing_lake(lake.place)
+    add_decoded(other, second, 0)
+    with pytest.raises(SchemaChanged):
+        add_decoded(lake, first, 1)
+    assert state_of_lake(lake.place).body_schema == second.text
+    # As it was given, it cannot be followed; without options, the job goes on as the lake has it.
+    again = partial(bodies_again, lake.place, kind.settings.format)
+    with pytest.raises(BadSchema, match=r"'what'.*columns can be added, not removed"):
+        again(BodyOptions(json_schema="id bigint"))
+    with pytest.raises(BadLake, match="by json, and this one by registry"):
+        again(BodyOptions(registry="http://127.0.0.1:1"))
+    first.adopt(again(BodyOptions()))
+    add_decoded(lake, first, 1)
+    first.adopt(again(BodyOptions(json_schema="id bigint, what string, price int")))
+    add_decoded(lake, first, 2)
+    with pytest.raises(SchemaChanged):
+        add_decoded(other, second, 3)
+    second.adopt(again(BodyOptions()))
+    add_decoded(other, second, 3)
+    rows = kind.judge.rows(lake.place).sort_by("queueOffset")
+    assert rows["id"].to_pylist() == [0, 1, 2, 3]
+    assert {"what", "price"} <= set(rows.schema.names)
+
+
+def add_decoded(lake: OpenLake, bodies: LakeBodies, offset: int) -> None:
+    assert bodies.text is not None
+    rows = message_batch(0, [offset], bodies=[b'{"id": %d}' % offset])
+    pieces = staged_rows(lake, rows, JsonColumns(bodies.text))
+    lake.publish(pieces, bodies.text, bodies.seen)
+    bodies.note_stored()
+
+
+def test_a_writer_that_is_killed_while_it_adds_columns_is_repeated(
+    lake: OpenLake, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = bodies_of(lake.place, kind.settings.format, BodyOptions(json_schema="id bigint"))
+    owner, name = (
+        (TableAlterer, "set_table_properties")
+        if kind.table is DeltaLakeTable
+        else (Transaction, "commit_transaction")
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, killed)
+        with pytest.raises(KeyboardInterrupt):
+            add_decoded(lake, bodies, 0)
+    add_decoded(open_existing_lake(lake.place), bodies, 0)
+    assert kind.judge.rows(lake.place)["id"].to_pylist() == [0]
+
+
+def killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_what_cannot_be_decoded_is_set_apart_once_though_a_driver_is_killed(

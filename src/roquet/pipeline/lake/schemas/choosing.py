@@ -102,24 +102,39 @@ def chosen_schema(
 class LakeBodies:
     """How a job decodes bodies: its driver learns schemas as messages name them."""
 
-    def __init__(self, schema: BodySchema | None, rules: EvolutionRules) -> None:
-        self._schema = schema
+    def __init__(
+        self, schema: BodySchema | None, rules: EvolutionRules, seen: str | None = None
+    ) -> None:
+        """`seen` is what the lake had when the schema was chosen."""
+        self.schema = schema
         self._rules = rules
+        self.seen = seen
 
     @property
     def text(self) -> str | None:
         """For tasks, and to be stored with the lake; None if bodies are not decoded."""
-        return None if self._schema is None else self._schema.text
+        return None if self.schema is None else self.schema.text
+
+    def note_stored(self) -> None:
+        """The lake has the schema now: what is learned later follows it."""
+        self.seen = self.text
+
+    def adopt(self, chosen: "LakeBodies") -> None:
+        """Go on with what was chosen after another job changed the schema of the lake."""
+        self.schema = chosen.schema
+        self.seen = chosen.seen
+
+    @property
+    def framing(self) -> Framing | None:
+        return None if self.schema is None else self.schema.framing
 
     def check_known(self, pieces: Iterable[LakePiece]) -> None:
         """Raises SchemaUnknown."""
-        keys = {key for piece in pieces for key in piece.unknown_schemas}
-        if keys:
-            raise SchemaUnknown(sorted(keys))
+        check_known(key for piece in pieces for key in piece.unknown_schemas)
 
     def learn(self, keys: Iterable[str]) -> None:
         """Ask the registry, and evolve the columns. Raises RegistryFailed."""
-        schema = self._schema
+        schema = self.schema
         assert schema is not None
         assert schema.registry is not None
         registry = SchemaRegistry(schema.registry)
@@ -127,7 +142,13 @@ class LakeBodies:
             writer = registry.writer(key)
             log.info("schema %s of %s: %s", key, schema.registry, type(writer).__name__)
             schema = _with_columns_of(schema.with_writers({key: writer}), writer, self._rules)
-        self._schema = schema
+        self.schema = schema
+
+
+def check_known(keys: Iterable[str]) -> None:
+    """Of schemas that tasks lacked. Raises SchemaUnknown."""
+    if lacking := sorted(set(keys)):
+        raise SchemaUnknown(lacking)
 
 
 def _with_writers(

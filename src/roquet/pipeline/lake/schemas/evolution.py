@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from roquet.pipeline.errors import BadSchema
+from roquet.pipeline.errors import BadSchema, SchemaChanged
 from roquet.pipeline.lake.ddl import type_name
 from roquet.pipeline.lake.metadata import LakeFormat
 
@@ -59,6 +59,17 @@ def check_evolution(before: pa.Schema, wanted: pa.Schema, rules: EvolutionRules)
                 f"column {field.name!r} of the lake is {type_name(field.type)}, not"
                 f" {type_name(kind)}: {_allowed(rules)}; use another name or another lake"
             )
+
+
+def check_schema(present: str | None, wanted: str | None, seen: str | None) -> None:
+    """`wanted` was derived from `seen`, and is stored if the lake has that one or none.
+
+    Raises SchemaChanged if another job changed the schema of bodies meanwhile.
+    """
+    if wanted is not None and present not in (None, wanted, seen):
+        raise SchemaChanged(
+            "another job changed the columns, or how bodies are decoded, after this one started"
+        )
 
 
 def unfit_field(columns: pa.Schema, found: pa.Schema) -> UnfitField | None:

@@ -60,7 +60,8 @@ def publish(lake: OpenLake, bodies: LakeBodies, rows: pa.RecordBatch) -> list[tu
             asked.append(error.keys)
             bodies.learn(error.keys)
         else:
-            lake.publish(pieces, bodies.text)
+            lake.publish(pieces, bodies.text, bodies.seen)
+            bodies.note_stored()
             return asked
 
 
