@@ -4,7 +4,7 @@ A feed is one queue that this member reads: it hands over deliveries, and gets t
 Workers call the listener. Everything but the listener runs in the event loop.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, final
 
 import msgspec
@@ -21,6 +21,9 @@ class Feed(Protocol):
 
     def ended(self, delivery: "Delivery", error: BaseException | None, duration_s: float) -> None:
         """Gets what the listener raised. Called once for each delivery, unless all is closed."""
+
+    def all_done(self, deliveries: "Sequence[Delivery]", duration_s: float) -> None:
+        """As `ended` for each of them, without an error."""
 
 
 @final

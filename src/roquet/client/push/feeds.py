@@ -6,7 +6,7 @@ delivery after the other, while the queue is locked. `Room` makes pulling pause 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
@@ -131,6 +131,18 @@ class ConcurrentFeed:
         else:
             self._fail(messages, error)
 
+    def all_done(self, deliveries: Sequence[Delivery], duration_s: float) -> None:
+        if self.is_dropped:
+            return
+        offsets = [each.queue_offset for delivery in deliveries for each in delivery.messages]
+        counts = self._counts
+        counts.call_count += len(deliveries)
+        counts.call_duration_s += duration_s
+        counts.done_count += len(offsets)
+        self.ended_s = self._context.clock.monotonic_s()
+        self.book.finish_all(offsets)
+        self.room.check()
+
     def _fail(self, messages: list[ReceivedMessage], error: BaseException) -> None:
         consequence = consequence_of(error, len(messages))
         failed = messages[consequence.done_count :]
@@ -241,6 +253,10 @@ class OrderlyFeed:
             self._finish_or_retry(delivery.messages, error)
         self._check_quiet()
         self.go_on()
+
+    def all_done(self, deliveries: Sequence[Delivery], duration_s: float) -> None:
+        for delivery in deliveries:
+            self.ended(delivery, None, duration_s)
 
     def _finish_or_retry(self, messages: Messages, error: BaseException | None) -> None:
         if error is None:

@@ -176,6 +176,10 @@ class PopReader:
         else:
             self._fail(messages, error)
 
+    def all_done(self, deliveries: Sequence[Delivery], duration_s: float) -> None:
+        for delivery in deliveries:
+            self.ended(delivery, None, duration_s / len(deliveries))
+
     def _fail(self, messages: Messages, error: BaseException) -> None:
         consequence = consequence_of(error, len(messages))
         done, failed = messages[: consequence.done_count], messages[consequence.done_count :]

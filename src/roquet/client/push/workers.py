@@ -1,8 +1,16 @@
 """Workers call the listener: tasks for a coroutine, threads for a function, which may block.
 
-A worker that finds more than one delivery in the backlog wakes one other worker, and that is all:
-if its own listener waits for something, the other one continues; if it never waits, the other one
-finds nothing left. So a listener that has nothing to wait for costs no switch of tasks or threads.
+A task that finds more than one delivery in the backlog wakes one other task, and that is all: if
+its own listener waits for something, the other one continues; if it never waits, the other one
+finds nothing left.
+
+Threads take turns at the interpreter, and each turn costs as much as many calls of a function that
+has nothing to wait for. So a function whose calls are short is called by one thread, the leader:
+
+    calls are long, or nobody knows yet   each thread that takes a delivery wakes another one
+    calls are short                       only the leader goes on, other threads rest
+    the leader is stuck in a call         the loop sees that, and wakes another one to lead
+
 Threads report results to the loop through a deque, with one call however many there are.
 """
 
@@ -14,7 +22,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 from roquet.client.arguments import shown
 from roquet.client.callbacks import is_ours
@@ -29,6 +37,12 @@ log = logging.getLogger(__name__)
 
 # Listeners that never wait must yield to the loop after this time.
 _SLICE_S: Final = 0.01
+# Functions that take no longer are called by one thread: waking another one takes as long.
+_SHORT_CALL_S: Final = 50e-6
+# A single long call means nothing: its thread may have lost its turn at the interpreter.
+_LONG_CALLS: Final = 2
+# How often the loop looks whether the leader is stuck, while deliveries wait.
+_WATCH_S: Final = 0.001
 
 Listen = Callable[[Any], Awaitable[object]]
 
@@ -239,10 +253,19 @@ class TaskWorkers:
             self._resting.pop().set_result(None)
 
 
-class _Result(NamedTuple):
-    delivery: Delivery
-    error: BaseException | None
-    duration_s: float
+# The last member is how long the call took.
+_Result = tuple[Delivery, BaseException | None, float]
+
+
+@final
+class _Slot:
+    """A thread's current delivery, and when that started."""
+
+    __slots__ = ("begin_s", "delivery")
+
+    def __init__(self) -> None:
+        self.begin_s = 0.0
+        self.delivery: Delivery | None = None
 
 
 @final
@@ -270,7 +293,12 @@ class ThreadWorkers:
         self._is_waking = False
         self._is_stopping = False
         self._is_paused = False
-        self._slots: list[Running | None] = [None] * count
+        self._slots = [_Slot() for _ in range(count)]
+        # The thread that was woken last, and how many calls were long, one after the other.
+        self._leader = self._slots[0]
+        self._long_calls = _LONG_CALLS
+        self._watch_timer: asyncio.TimerHandle | None = None
+        self._watched: Delivery | None = None
         self._given_up: set[Delivery] = set()
         self._results: deque[_Result] = deque()
         self._is_reporting = False
@@ -291,6 +319,7 @@ class ThreadWorkers:
                 self._hooks.before(delivery)
         self._backlog.extend(deliveries)
         self._wake_one()
+        self._start_watch()
 
     def pause(self) -> None:
         self._is_paused = True
@@ -298,20 +327,29 @@ class ThreadWorkers:
     def resume(self) -> None:
         self._is_paused = False
         self._wake_one()
+        self._start_watch()
 
     @property
     def running(self) -> list[Running]:
-        return [slot for slot in self._slots if slot is not None]
+        found = []
+        for slot in self._slots:
+            # In this order: a thread sets the time first.
+            delivery = slot.delivery
+            if delivery is not None:
+                found.append(Running(delivery, slot.begin_s))
+        return found
 
     def give_up(self, running: Running, timeout_s: float) -> None:
         if running.delivery not in self._given_up:
             self._given_up.add(running.delivery)
-            self._end(_Result(running.delivery, TooSlow(timeout_s), timeout_s))
+            self._end(running.delivery, TooSlow(timeout_s), timeout_s)
 
     async def stop(self, timeout_s: float) -> None:
         with self._lock:
             self._is_stopping = True
         self._backlog.clear()
+        if self._watch_timer is not None:
+            self._watch_timer.cancel()
         if not self._threads:
             return
         for _ in self._threads:
@@ -326,35 +364,48 @@ class ThreadWorkers:
 
     # In the threads.
 
-    def _work(self, slot: int) -> None:
+    def _work(self, slot: _Slot) -> None:
         while self._signals.get():
             with self._lock:
                 self._idle_count -= 1
             self._is_waking = False
+            self._leader = slot
             self._work_off(slot)
+            slot.delivery = None
             with self._lock:
                 self._idle_count += 1
         self._call_in_loop(self._thread_ended)
 
-    def _work_off(self, slot: int) -> None:
+    def _work_off(self, slot: _Slot) -> None:
         backlog = self._backlog
+        results = self._results
         now_s = self._clock.monotonic_s
+        begin_s = now_s()
         while not self._is_paused and not self._is_stopping:
             try:
                 delivery = backlog.popleft()
             except IndexError:
                 return
-            if backlog:
+            if self._long_calls >= _LONG_CALLS and backlog:
                 self._wake_one()
-            begin_s = now_s()
+                begin_s = now_s()
+            slot.begin_s = begin_s
             # Before the check of the feed: one that is dropped now must see that this runs.
-            self._slots[slot] = Running(delivery, begin_s)
+            slot.delivery = delivery
             error = NotStarted() if delivery.feed.is_dropped else self._call(delivery)
-            self._slots[slot] = None
-            self._results.append(_Result(delivery, error, now_s() - begin_s))
+            end_s = now_s()
+            results.append((delivery, error, end_s - begin_s))
             if not self._is_reporting:
                 self._is_reporting = True
                 self._call_in_loop(self._report)
+            if end_s - begin_s > _SHORT_CALL_S:
+                self._long_calls += 1
+            else:
+                self._long_calls = 0
+                if self._leader is not slot:
+                    return
+            # The next one starts where this one ended.
+            begin_s = end_s
 
     def _call(self, delivery: Delivery) -> BaseException | None:
         """The error of the listener."""
@@ -387,12 +438,15 @@ class ThreadWorkers:
 
     def _start_thread_if_needed(self) -> None:
         with self._lock:
-            slot = len(self._threads)
-            if self._idle_count > 0 or slot == len(self._slots) or self._is_stopping:
+            number = len(self._threads)
+            if self._idle_count > 0 or number == len(self._slots) or self._is_stopping:
                 return
             # A listener that never returns must not keep the program from ending.
             thread = threading.Thread(
-                target=self._work, args=(slot,), name=f"listener {slot}", daemon=True
+                target=self._work,
+                args=(self._slots[number],),
+                name=f"listener {number}",
+                daemon=True,
             )
             self._threads.append(thread)
             self._idle_count += 1  # Until it gets the signal.
@@ -405,21 +459,46 @@ class ThreadWorkers:
 
     # In the loop.
 
+    def _start_watch(self) -> None:
+        is_needed = self._backlog and not self._is_paused and not self._is_stopping
+        if self._watch_timer is None and is_needed:
+            self._watch_timer = self._loop.call_later(_WATCH_S, self._watch)
+
+    def _watch(self) -> None:
+        """Another thread continues if the leader has the same delivery as a turn before."""
+        self._watch_timer = None
+        current = self._leader.delivery
+        if current is self._watched and self._backlog:
+            self._wake_one()
+        self._watched = current
+        self._start_watch()
+
     def _report(self) -> None:
         # Before the results are taken: one that comes later is reported by a call of its own.
         self._is_reporting = False
         results = self._results
+        # Those of one feed in a row, and the time they took.
+        done: list[Delivery] = []
+        duration_s = 0.0
         while results:
-            result = results.popleft()
-            if self._given_up and result.delivery in self._given_up:
-                self._given_up.discard(result.delivery)
+            delivery, error, call_s = results.popleft()
+            if done and (error is not None or delivery.feed is not done[0].feed):
+                done[0].feed.all_done(done, duration_s)
+                done, duration_s = [], 0.0
+            if self._given_up and delivery in self._given_up:
+                self._given_up.discard(delivery)
+            elif error is not None or self._hooks is not None:
+                self._end(delivery, error, call_s)
             else:
-                self._end(result)
+                done.append(delivery)
+                duration_s += call_s
+        if done:
+            done[0].feed.all_done(done, duration_s)
 
-    def _end(self, result: _Result) -> None:
+    def _end(self, delivery: Delivery, error: BaseException | None, duration_s: float) -> None:
         if self._hooks is not None:
-            self._hooks.after(*result)
-        result.delivery.feed.ended(*result)
+            self._hooks.after(delivery, error, duration_s)
+        delivery.feed.ended(delivery, error, duration_s)
 
     def _thread_ended(self) -> None:
         self._ended_count += 1

@@ -1,9 +1,11 @@
 """Ways to listen: coroutines and functions, one message or many, and who watches."""
 
 import asyncio
+import math
 import threading
 from collections import Counter
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from roquet.client.push import workers
 from roquet.client.push.delivery import Delivery
 from roquet.client.push.listeners import ConsumeHooks, Listener
 from roquet.client.push.outcome import DeadLetter
-from roquet.client.push.workers import TaskWorkers
+from roquet.client.push.workers import TaskWorkers, ThreadWorkers
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
 from roquet.client.trace.tracing import SubAfterRecord, SubBeforeRecord, parse_traces
@@ -332,6 +334,9 @@ class CountingFeed:
         assert error is None
         self.ended_count += 1
 
+    def all_done(self, deliveries: Sequence[Delivery], _duration_s: float) -> None:
+        self.ended_count += len(deliveries)
+
 
 async def test_what_a_reader_has_to_write_is_written_before_a_listener_begins() -> None:
     entries: list[str] = []
@@ -352,3 +357,86 @@ async def test_what_a_reader_has_to_write_is_written_before_a_listener_begins() 
         asyncio.get_running_loop().call_soon(entries.append, "written")
         await eventually(lambda: feed.ended_count == 2)
     assert entries == ["written", "first", "second"]
+
+
+@asynccontextmanager
+async def workers_of_short_calls(
+    listener: Callable[[Any], None], feed: CountingFeed, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ThreadWorkers]:
+    """Threads that found the first call of the listener, whose argument is 0, short."""
+    monkeypatch.setattr(workers, "_SHORT_CALL_S", math.inf)
+    clock = SystemClock()
+    hooks = ConsumeHooks((), "billing", clock)
+    threads = ThreadWorkers(listener, 4, hooks, clock, is_batch=False)
+    threads.put(deliveries_of(feed, 0))
+    await eventually(lambda: feed.ended_count == 1)
+    yield threads
+    await threads.stop(PATIENT_S)
+
+
+def deliveries_of(feed: CountingFeed, *messages: int) -> list[Delivery]:
+    return [Delivery(feed, [each]) for each in messages]  # type: ignore[list-item]
+
+
+async def test_a_function_whose_calls_are_short_is_called_by_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers, "_WATCH_S", PATIENT_S)
+    feed = CountingFeed()
+    threads: list[int] = []
+
+    def listen(_message: int) -> None:
+        threads.append(threading.get_ident())
+
+    async with workers_of_short_calls(listen, feed, monkeypatch) as pool:
+        pool.put(deliveries_of(feed, *range(1, 1001)))
+        await eventually(lambda: feed.ended_count == 1001)
+    assert len(set(threads)) == 1
+
+
+async def test_short_calls_continue_when_one_of_them_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    feed = CountingFeed()
+    may_end = threading.Event()
+
+    def listen(message: int) -> None:
+        if message in (1, 2):
+            may_end.wait(PATIENT_S)
+
+    async with workers_of_short_calls(listen, feed, monkeypatch) as pool:
+        pool.put(deliveries_of(feed, *range(1, 101)))
+        # All but those that hang.
+        await eventually(lambda: feed.ended_count == 99)
+        assert len(pool.running) == 2
+        may_end.set()
+        await eventually(lambda: feed.ended_count == 101)
+
+
+async def test_a_thread_rests_after_a_short_call_when_another_one_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers, "_WATCH_S", PATIENT_S)
+    feed = CountingFeed()
+    may_end = [threading.Event() for _ in range(5)]
+    may_end[0].set()
+    threads: dict[int, int] = {}
+
+    def listen(message: int) -> None:
+        threads[message] = threading.get_ident()
+        if message < len(may_end):
+            may_end[message].wait(PATIENT_S)
+
+    async with workers_of_short_calls(listen, feed, monkeypatch) as pool:
+        for message in (1, 2, 3):
+            pool.put(deliveries_of(feed, message))
+            await eventually(lambda: message in threads)  # noqa: B023
+        pool.put(deliveries_of(feed, 4, 5, 6))
+        # The fourth thread leads now; the others are done, and there is more to take.
+        await eventually(lambda: 4 in threads)
+        for each in may_end[:4]:
+            each.set()
+        await eventually(lambda: feed.ended_count == 4)
+        may_end[4].set()
+        await eventually(lambda: feed.ended_count == 7)
+    assert threads[4] == threads[5] == threads[6]
