@@ -594,6 +594,21 @@ def test_real_pull_replies_decode_as_one_by_one() -> None:
         assert rows_in(decode_records(body)) == rows_of(body, PropertiesForm.STRING)
 
 
+def test_decoding_numbers_and_texts_does_not_load_the_functions_of_arrow() -> None:
+    """They take longer to load than a hundred thousand records to decode."""
+    script = (
+        "import sys\n"
+        "from roquet.protocol.record_columns import decode_records\n"
+        "columns = ['queueOffset', 'tags', 'body', 'storeTimestamp']\n"
+        "print(decode_records(sys.stdin.buffer.read(), columns).num_rows)\n"
+        "print('pyarrow.compute' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=record(b"1"), capture_output=True, check=True
+    )
+    assert done.stdout.split() == [b"1", b"False"]
+
+
 def test_the_rest_of_the_protocol_works_where_pyarrow_is_not_installed() -> None:
     script = (
         "import importlib, pkgutil, sys, roquet.protocol as room\n"

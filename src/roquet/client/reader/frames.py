@@ -40,8 +40,6 @@ def decode_chunk(
     chunk: RecordChunk, columns: Sequence[str], properties: "PropertiesForm | None" = None
 ) -> "pa.RecordBatch":
     """The messages of a chunk, in exactly these columns; properties as a map by default."""
-    import pyarrow.compute as pc  # noqa: PLC0415
-
     from roquet.protocol.record_columns import PropertiesForm, decode_records  # noqa: PLC0415
 
     batch = decode_records(
@@ -52,6 +50,9 @@ def decode_chunk(
     )
     if batch.num_rows == chunk.count:
         return batch
+    # Loads for longer than most commands take to decode.
+    import pyarrow.compute as pc  # noqa: PLC0415
+
     # A record of 5.x may hold many messages, some of them outside of the requested range.
     offsets = decode_records(chunk.data, [_OFFSET]).column(0)
     is_inside = pc.and_(

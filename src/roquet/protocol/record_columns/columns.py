@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from roquet.errors import RoquetError
 from roquet.protocol.host import HOST_SIZE_V4, unpack_host
@@ -191,7 +190,7 @@ def _property(name: str, property_name: str) -> Column:
 
 def _message_ids(records: CommonRecords) -> pa.Array:
     ids = records.property_values(Property.UNIQUE_KEY)
-    return pc.coalesce(ids, _offset_ids(records)) if ids.null_count else ids
+    return ids.fill_null(_offset_ids(records)) if ids.null_count else ids
 
 
 def _offset_ids(records: CommonRecords) -> pa.Array:

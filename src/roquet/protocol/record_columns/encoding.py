@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from roquet.protocol.messages.message import Property
 from roquet.protocol.record_columns.arrays import Positions
@@ -105,7 +104,7 @@ def _flags(column: pa.Array | None) -> npt.NDArray[np.int32] | None:
     if not pa.types.is_integer(column.type):
         raise BadColumn("flag", f"must hold integers, not {column.type}")
     try:
-        flags = pc.fill_null(column, 0).cast(pa.int32())
+        flags = column.fill_null(0).cast(pa.int32())
     except pa.ArrowInvalid as error:
         raise BadColumn("flag", f"must fit 32 bits: {error}") from None
     return np.asarray(flags)
@@ -131,7 +130,7 @@ def _texts(name: str, column: pa.Array) -> Texts:
         raise BadColumn(name, f"must hold texts, not {column.type}")
     binaries = column.cast(pa.binary())
     if binaries.null_count:
-        binaries = pc.fill_null(binaries, b"")
+        binaries = binaries.fill_null(b"")
     _, offsets, joined = binaries.buffers()
     first = binaries.offset
     if not len(binaries):
