@@ -35,8 +35,13 @@ class QueueRange(NamedTuple):
 
 
 def task_count(rows: int, *, least: int | None, most: int | None, cores: int) -> int:
-    """How many tasks read `rows` messages: at least `least`, with at most `most` rows each."""
+    """How many tasks read `rows` messages: at least `least`, with at most `most` rows each.
+
+    More tasks than cores are a multiple of these: no core waits while another has one more.
+    """
     wanted = -(-rows // ROWS_PER_TASK)
+    if wanted > cores:
+        wanted = -(-wanted // cores) * cores
     count = min(max(wanted, 1), max(least or 1, 2 * cores))
     count = max(count, least or 1)
     if most is not None:

@@ -65,6 +65,7 @@ def test_small_queues_share_a_task() -> None:
         (1, None, None, 1),
         (ROWS_PER_TASK, None, None, 1),
         (ROWS_PER_TASK + 1, None, None, 2),
+        (2 * ROWS_PER_TASK + 1, None, None, 4),  # not three for two cores
         (100 * ROWS_PER_TASK, None, None, 4),  # twice the cores
         (100 * ROWS_PER_TASK, 16, None, 16),
         (10, 16, None, 10),  # no task without a message
