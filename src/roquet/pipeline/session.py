@@ -37,7 +37,8 @@ FILTER_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _SOCKET_NAME_SIZE: Final = len("/.00000000-0000-0000-0000-000000000000.sock")
 _SOCKET_PATH_SIZE_MAX: Final = 107
 # Spark's Python processes import pyspark from a zip, where nothing is compiled; that takes nearly
-# twice as long, and they have ten seconds to start. The installed package is the same.
+# twice as long, and they have ten seconds to start. The installed package is the same. Threads of
+# numpy's linear algebra, which nothing here needs, would keep a second core busy meanwhile.
 _WORKER_PYTHON: Final = """\
 #!/bin/sh
 kept=
@@ -45,6 +46,7 @@ IFS=:
 for each in $PYTHONPATH; do
   case $each in */pyspark.zip | */py4j-*-src.zip) ;; *) kept=${{kept:+$kept:}}$each ;; esac
 done
+export OPENBLAS_NUM_THREADS="${{OPENBLAS_NUM_THREADS:-1}}"
 PYTHONPATH=$kept exec '{python}' "$@"
 """
 

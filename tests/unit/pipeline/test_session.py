@@ -136,3 +136,16 @@ def test_pythons_talk_to_spark_where_only_this_user_looks() -> None:
 def test_pythons_talk_over_tcp_where_a_path_is_too_long_for_a_socket(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 100)
     assert not [key for key in settings_of("local[1]", deep, {}) if "socket" in key]
+
+
+@pytest.mark.parametrize(("given", "threads"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
+def test_the_python_of_spark_has_one_thread_for_algebra_unless_told_otherwise(
+    tmp_path: Path, given: dict[str, str], threads: str
+) -> None:
+    program = "import os; print(os.environ['OPENBLAS_NUM_THREADS'])"
+    environment = {key: value for key, value in os.environ.items() if "OPENBLAS" not in key}
+    script = session.quick_python(tmp_path)
+    done = subprocess.run(
+        [script, "-c", program], env=environment | given, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == threads
