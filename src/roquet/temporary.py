@@ -4,12 +4,13 @@
 
 A process that is killed cannot clean up. The next one does: a directory with our prefix that
 belongs to this user and is not locked was left by a process that has ended.
+
+Servers without a directory of their own use it, so nothing is loaded before it is needed:
+`tempfile` and what packs files, with `shutil`, would take most of a megabyte.
 """
 
 import fcntl
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Final, NamedTuple
 
 _PREFIX: Final = "roquet-"
 _OWNER: Final = ".owner"
+_NAME_SIZE: Final = 6  # of the random part, in bytes
 _BLOCK_SIZE: Final = 512  # in which the kernel counts what a file takes
 
 
@@ -30,8 +32,9 @@ class Leftover(NamedTuple):
 @contextmanager
 def temporary_directory() -> Iterator[Path]:
     """A new directory, removed at the end of the block. Raises OSError."""
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
-        directory = Path(name)
+    directory = _place() / f"{_PREFIX}{os.urandom(_NAME_SIZE).hex()}"
+    directory.mkdir(0o700)
+    try:
         unlocked = directory / f"{_OWNER}.new"
         descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -41,12 +44,14 @@ def temporary_directory() -> Iterator[Path]:
             yield directory
         finally:
             os.close(descriptor)
+    finally:
+        _remove(directory, ignore_errors=False)
 
 
 def remove_leftovers() -> list[Leftover]:
     """Removes what ended processes of this user left; what cannot be removed stays."""
     found = []
-    with os.scandir(tempfile.gettempdir()) as entries:
+    with os.scandir(_place()) as entries:
         names = [Path(each.path) for each in entries if each.name.startswith(_PREFIX)]
     for path in names:
         size = _removed_size(path)
@@ -66,9 +71,19 @@ def _removed_size(path: Path) -> int | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         size = sum(each.lstat().st_blocks * _BLOCK_SIZE for each in path.rglob("*"))
-        shutil.rmtree(path, ignore_errors=True)
+        _remove(path, ignore_errors=True)
     except OSError:
         return None
     finally:
         os.close(descriptor)
     return size
+
+
+def _place() -> Path:
+    return Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108  Its names are random, its modes ours.
+
+
+def _remove(directory: Path, *, ignore_errors: bool) -> None:
+    from shutil import rmtree  # noqa: PLC0415  See above.
+
+    rmtree(directory, ignore_errors=ignore_errors)

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ import pytest
 from roquet.temporary import remove_leftovers, temporary_directory
 
 OWNER = """
-import sys, tempfile
+import sys
 from roquet.temporary import temporary_directory
-tempfile.tempdir = sys.argv[1]
 with temporary_directory() as directory:
     (directory / "large").write_bytes(bytes(1 << 20))
     print(directory, flush=True)
@@ -23,12 +21,12 @@ with temporary_directory() as directory:
 
 @pytest.fixture(autouse=True)
 def temporary_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
-def owner(place: Path) -> tuple[subprocess.Popen[str], Path]:
+def owner() -> tuple[subprocess.Popen[str], Path]:
     process = subprocess.Popen(
-        [sys.executable, "-c", OWNER, place],
+        [sys.executable, "-c", OWNER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -42,16 +40,18 @@ def end(process: subprocess.Popen[str], how: signal.Signals) -> None:
     process.communicate(timeout=30)
 
 
-def test_a_directory_is_gone_at_the_end() -> None:
+def test_a_directory_is_its_owners_alone_and_gone_at_the_end(tmp_path: Path) -> None:
     with temporary_directory() as directory:
-        assert directory.is_dir()
+        assert directory.parent == tmp_path
+        assert directory.stat().st_mode & 0o777 == 0o700
+        (directory / "sub").mkdir()
         assert remove_leftovers() == []
     assert not directory.exists()
 
 
-def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not(tmp_path: Path) -> None:
-    dead, left = owner(tmp_path)
-    alive, used = owner(tmp_path)
+def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not() -> None:
+    dead, left = owner()
+    alive, used = owner()
     try:
         assert remove_leftovers() == []
         end(dead, signal.SIGKILL)

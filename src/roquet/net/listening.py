@@ -13,7 +13,7 @@ import errno
 import random
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from itertools import cycle, islice
+from itertools import count, islice
 from typing import Any, Final, Self, TypeVar, final
 
 from roquet.net.addresses import is_loopback
@@ -147,7 +147,7 @@ def in_turn(ports: Sequence[int]) -> Iterator[int]:
     No port is given twice in a process: its first owner may listen later, or restart.
     """
     start = random.randrange(len(ports))  # noqa: S311  A port is no secret.
-    return cycle([*ports[start:], *ports[:start]])
+    return (ports[index % len(ports)] for index in count(start))
 
 
 turns = in_turn(PORTS)
