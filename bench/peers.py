@@ -13,7 +13,8 @@ process of its own, and the best of two turns counts, for delays the only one:
                     or as many as its client sends in a minute
 
 `--quick` has one short turn, `--only NAME` the clients and servers with this in a name, `--write`
-puts the tables into docs/comparison.md. All of it takes eight minutes.
+puts the tables into docs/comparison.md, where rows that `--only` leaves out stay as they are. All
+of it takes ten minutes, the clients of one server up to three.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from typing import Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.rig.measured_page import write_measured
+from bench.rig.measured_page import measured_tables, updated_table, write_measured
 from bench.rig.peer_clients import CLIENTS, Figures, PeerClient, measure_delays, run_client
 from bench.rig.peer_servers import SERVERS, PeerServer, Unavailable
 
@@ -37,7 +38,8 @@ PAGE: Final = Path(__file__).parents[1] / "docs" / "comparison.md"
 FULL_TOPIC: Final = "bench-full"
 SETTLE_S: Final = 3.0
 RATES: Final = ("send-1", "send-64", "bulk", "consume")
-SENDS: Final = ("send-1", "send-64", "bulk")
+# The cells that tell rows of each table apart.
+KEY_SIZES: Final = (2, 2, 1)
 
 _numbers = numbers(1)
 
@@ -66,11 +68,19 @@ def main() -> None:
         clients = [each for each in CLIENTS if options.only in f"{each.name} {each.server}"]
         servers = start_servers(clients, Path(name), stack)
         figures = measure(servers, installed(clients, servers), amounts)
-    rows = [*rate_table(figures, servers), "", *delay_table(figures, servers), ""]
-    rows += server_table(servers, amounts.stored)
-    print("\n".join(rows))
+    tables = [
+        list(rate_table(figures, servers)),
+        list(delay_table(figures, servers)),
+        list(server_table(servers, amounts.stored)),
+    ]
+    print("\n\n".join(map("\n".join, tables)))
     if options.write:
-        write_measured(PAGE, "peers", rows, "python bench/peers.py --write")
+        command = f"python bench/peers.py{' --quick' if options.quick else ''} --write"
+        if options.only:
+            command += " --only SERVER"
+            tables = list(map(updated_table, measured_tables(PAGE, "peers"), tables, KEY_SIZES))
+        rows = [line for table in tables for line in ("", *table)]
+        write_measured(PAGE, "peers", rows[1:], command)
 
 
 Measured = dict[PeerClient, dict[str, Figures]]  # by client and mode
