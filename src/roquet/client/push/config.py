@@ -17,7 +17,9 @@ from roquet.client.names import check_topic
 RETRY_COUNT_MAX: Final = 16
 ENDLESS: Final = 2**31 - 1
 
-_PULL_COUNT: Final = 32
+# What Apache's brokers answer at most, and what is worth a pull of ours.
+_PULL_COUNT_MIN: Final = 32
+_PULL_COUNT: Final = 128
 _BATCH_SIZE_MAX: Final = 1024
 _CONCURRENCY_MAX: Final = 1000
 
@@ -84,7 +86,8 @@ class PushConsumerConfig(MemberConfig):
     consume_timeout_s: float = 15 * 60.0
     # How long `close` waits for running listeners.
     close_timeout_s: float = 10.0
-    # The most messages of one pull; None is 32, or as many as a batch has.
+    # The most messages of one pull; None is 128, but whole batches, and less if the queue is full
+    # with less. Apache's brokers answer 32 at most.
     pull_count: int | None = None
     pull_interval_s: float = 0.0
     # A queue whose pull neither ends nor fails for this long is released and started again.
@@ -126,7 +129,12 @@ class PushConsumerConfig(MemberConfig):
 
     @property
     def pull_count_max(self) -> int:
-        return self.pull_count or max(_PULL_COUNT, self.batch_size or 1)
+        if self.pull_count is not None:
+            return self.pull_count
+        batch_size = self.delivery_count_max
+        limit = self.queue_count_max if self.topic_count_max is None else _PULL_COUNT_MIN
+        count = max(_PULL_COUNT_MIN, min(_PULL_COUNT, limit))
+        return max(1, count // batch_size) * batch_size
 
     @property
     def delivery_count_max(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol, final
 
 from roquet.client.arguments import moment_before
-from roquet.client.cluster.pulling import Pulled, PullOrder, PullTerms
+from roquet.client.cluster.pulling import PULL_SIZE_MAX, Pulled, PullOrder, PullTerms
 from roquet.client.group.offsets import OffsetKeeper
 from roquet.client.group.pull_loop import PullContext, PullLoop
 from roquet.client.push.config import PushConsumerConfig
@@ -138,7 +138,7 @@ class QueueReader:
         self.note()
         config = self._context.config
         noted = None if config.broadcasting else self._context.keeper.noted(self.queue)
-        terms = PullTerms(subscription, config.pull_count_max)
+        terms = PullTerms(subscription, config.pull_count_max, size_max=PULL_SIZE_MAX)
         # A broker takes 0 for no offset.
         return PullOrder(self.queue, terms, offset, commit_offset=noted or None)
 

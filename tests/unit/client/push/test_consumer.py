@@ -14,6 +14,7 @@ import pytest
 from roquet import AsyncProducer, Message
 from roquet.client.admin.admin import AsyncAdmin
 from roquet.client.errors import BadArgument, NotOpen, RequestRefused, UsedAfterFork
+from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.consumer import AsyncPushConsumer
 from roquet.client.push.listeners import Listener
 from roquet.client.push.outcome import RetryLater
@@ -227,6 +228,36 @@ async def test_no_more_is_pulled_than_there_is_room_for(
         assert 4 <= reading.statistics().topics[TOPIC].pulled_count <= 16
         may_end.set()
         await eventually(lambda: len(done) == 100)
+
+
+async def test_one_pull_brings_more_than_apaches_brokers_answer(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
+    await new_topic(cluster, 1)
+    await producer.send_batch([Message(TOPIC, body) for body in numbers(100)])
+    inbox = Inbox()
+    async with consumer(cluster, inbox) as reading:
+        await inbox.has(100)
+        assert reading.statistics().topics[TOPIC].pull_count == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ({}, 128),
+        ({"pull_count": 4}, 4),
+        ({"queue_count_max": 100}, 100),
+        ({"queue_count_max": 1}, 32),
+        ({"topic_count_max": 1000}, 32),
+        ({"batch_size": 50}, 100),
+        ({"batch_size": 200}, 200),
+    ],
+)
+def test_a_pull_brings_whole_batches_and_no_more_than_the_queue_may_hold(
+    options: dict[str, Any], count: int
+) -> None:
+    config = PushConsumerConfig(name_server="127.0.0.1:1", group="billing", **options)
+    assert config.pull_count_max == count
 
 
 @pytest.mark.slow
