@@ -46,7 +46,10 @@ def test_the_queries_of_a_program_are_served(
     frame = spark.readStream.format("rocketmq").options(**options).load()
     writer = frame.writeStream.format("noop").queryName("billing").trigger(availableNow=True)
     with roquet.pipeline.serve_metrics(spark, "0") as address:
-        finished(writer.option("checkpointLocation", str(tmp_path)).start)
+        query = finished(writer.option("checkpointLocation", str(tmp_path)).start)
+        lag = roquet.pipeline.query_lag(query)
+        assert (lag.name, lag.points[-1].value) == ("billing", 0)
+        assert "<polyline" in lag._repr_html_()
 
         def found() -> dict[str, float]:
             return values(page_of(address, "/metrics").body, "billing")

@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["register", "serve_metrics"]
+    from roquet.pipeline.watching.positions import QueryLag
+
+__all__ = ["query_lag", "register", "serve_metrics"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -52,6 +55,13 @@ def serve_metrics(spark: "SparkSession", listen: str = "9878") -> Iterator[str]:
 
     with query_metrics(spark, read_listen(listen)) as served:
         yield str(served.place)
+
+
+def query_lag(query: "StreamingQuery") -> "QueryLag":
+    """The lag of a streaming query after each of its last micro-batches; a notebook plots it."""
+    from roquet.pipeline.watching.positions import lag_of  # noqa: PLC0415
+
+    return lag_of(query.name or str(query.id), query.recentProgress)
 
 
 def _use_this_python(spark: "SparkSession") -> None:

@@ -95,6 +95,31 @@ class GroupProgress:
         lags = [each.time_lag for each in self.queues if each.time_lag is not None]
         return max(lags) if lags and len(lags) == len(self.queues) else None
 
+    def _repr_html_(self) -> str:
+        """In a notebook: the lag of each queue as a bar, and all that is known as a table."""
+        from roquet.notebook_html import (  # noqa: PLC0415
+            Bar,
+            bars_svg,
+            facts_html,
+            rows_html,
+        )
+
+        bars = [Bar("@".join(map(str, each.queue)), each.lag) for each in self.queues]
+        columns = ("topic", "broker", "queue", "offset", "next", "lag", "last taken", "time lag")
+        rows = [
+            (
+                *each.queue,
+                each.broker_offset,
+                each.next_offset,
+                each.lag,
+                each.last_taken,
+                each.time_lag,
+            )
+            for each in self.queues
+        ]
+        facts = {"group": self.group, "lag": self.lag, "time lag": self.time_lag}
+        return facts_html(facts) + bars_svg(bars) + rows_html(columns, rows)
+
 
 async def group_progress(
     servers: AdminServers, clock: Clock, group: str, topic: str | None

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession, Window, functions as sql
 
+from roquet.notebook_html import report_html
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.lake.metadata import LakeSettings
@@ -96,6 +97,9 @@ class Example(NamedTuple):
 class AuditReport(NamedTuple):
     sides: list[SideReport]
     examples: list[Example]
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
 
     @property
     def is_right(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from roquet.notebook_html import report_html
 from roquet.pipeline.errors import (
     BadLake,
     BadOption,
@@ -99,6 +100,9 @@ class BackfillReport(NamedTuple):
     lake_files: int
     lake_quarantined: int
     is_complete: bool
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
 
 
 def check_backfill(plan: BackfillPlan) -> LakeSettings:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from roquet.notebook_html import report_html
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.lake.compaction import (
     PlannedCompaction,
@@ -71,6 +72,9 @@ class CompactReport(NamedTuple):
     lake_files: int
     is_complete: bool
     files_removed: int = 0
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
 
 
 def check_compact(plan: CompactPlan) -> None:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession, functions as sql
 
+from roquet.notebook_html import report_html
 from roquet.pipeline.connections import cluster_admin, topic_reader
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.options.cluster import ClusterOptions
@@ -57,6 +58,9 @@ class DlqReport(NamedTuple):
     topics: list[Row]
     keys: list[Row]
     last: list[Row]
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
 
 
 def dead_letter_topics(plan: DlqPlan) -> list[str]:

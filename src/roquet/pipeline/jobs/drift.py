@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from roquet.notebook_html import report_html
 from roquet.pipeline.errors import BadLake, BadOption
 from roquet.pipeline.lake.entries import LakePiece
 from roquet.pipeline.lake.files import topic_of
@@ -52,6 +53,9 @@ class DriftReport(NamedTuple):
     messages: int
     left_out: int
     rows: list[DriftRow]
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
 
 
 class LookedAt(NamedTuple):

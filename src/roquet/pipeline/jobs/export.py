@@ -14,6 +14,7 @@ from uuid import uuid4
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, functions as sql
 from pyspark.sql.types import MapType
 
+from roquet.notebook_html import report_html
 from roquet.pipeline.data_sources import message_schema
 from roquet.pipeline.durable_files import make_directories, put_in_place
 from roquet.pipeline.errors import BadOption
@@ -57,6 +58,9 @@ class ExportReport(NamedTuple):
     files: int
     bytes: int
     directory: str
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
 
 
 def check_export(plan: ExportPlan) -> ExportPlan:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
+from roquet.notebook_html import report_html
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.lake.forgetting import (
     KEYS_COLUMN,
@@ -84,6 +85,9 @@ class ForgetReport(NamedTuple):
 
     tables: Sequence[ForgottenRows]
     files_removed: int
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
 
     @property
     def is_complete(self) -> bool:

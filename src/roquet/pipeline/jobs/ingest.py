@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from roquet.errors import RoquetError
+from roquet.notebook_html import report_html
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.durable_files import create_once, make_directories
 from roquet.pipeline.errors import (
@@ -138,6 +139,9 @@ class IngestReport(NamedTuple):
     lake_quarantined: int
     is_complete: bool
     drift: DriftReport | None = None
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
 
 
 def ingest(

@@ -17,6 +17,7 @@ from pyspark.sql.types import MapType
 
 from roquet.client.errors import TopicNotFound
 from roquet.client.producer.outgoing import RESERVED_NAMES
+from roquet.notebook_html import report_html
 from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.errors import BadOption, PipelineError
 from roquet.pipeline.jobs.dlq_report import origin_topic
@@ -77,12 +78,18 @@ class Preview(NamedTuple):
     by_topic: list[Row]
     first_rows: list[Row]
 
+    def _repr_html_(self) -> str:
+        return report_html(self)
+
 
 class ReplayReport(NamedTuple):
     messages: int
     without_topic: int
     topic: str | None
     write_id: str
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
 
 
 class MissingTopics(PipelineError):

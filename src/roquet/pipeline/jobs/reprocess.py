@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from roquet.notebook_html import report_html
 from roquet.pipeline.errors import BadLake, BadOption, PlanOutdated, SchemaUnknown
 from roquet.pipeline.jobs.latest import LatestRows
 from roquet.pipeline.lake.entries import Reprocessed
@@ -64,6 +65,9 @@ class ReprocessReport(NamedTuple):
     lake_messages: int
     lake_files: int
     lake_quarantined: int
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
 
 
 def check_reprocess(plan: ReprocessPlan) -> None:

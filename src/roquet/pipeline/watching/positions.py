@@ -1,11 +1,13 @@
 """Where a streaming query is, by the reports that Spark gives of each micro-batch."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from roquet.client.queue_ref import QueueRef
+from roquet.notebook_html import Point, facts_html, line_svg
 from roquet.pipeline.errors import PipelineError
 from roquet.pipeline.queue_offsets import StreamOffset
 
@@ -38,6 +40,27 @@ def reported_lag(progress: Mapping[str, Any]) -> int | None:
     if not found or len(found) < len(progress["sources"]):
         return None
     return sum(each.lag for each in found)
+
+
+class QueryLag(NamedTuple):
+    """Messages that were stored and not read at the end of each of the last micro-batches."""
+
+    name: str
+    points: list[Point]
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the lag over time."""
+        last = self.points[-1].value if self.points else None
+        return facts_html({"query": self.name, "lag": last}) + line_svg(self.points)
+
+
+def lag_of(name: str, reports: Iterable[Mapping[str, Any]]) -> QueryLag:
+    """By what Spark reported of each micro-batch."""
+    found = ((each["timestamp"], reported_lag(each)) for each in reports)
+    return QueryLag(
+        name,
+        [Point(datetime.fromisoformat(at), float(lag)) for at, lag in found if lag is not None],
+    )
 
 
 def _positions_of(sources: Sequence[Mapping[str, Any]]) -> Iterator[SourcePositions]:
