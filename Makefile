@@ -71,8 +71,8 @@ pythons: $(READY)  ## the inner loop with the oldest and the newest supported Py
 # has the machine for itself: it gives its Python ten seconds to start.
 WAITING := tests/interop tests/faults tests/newcomer tests/oncall tests/browser
 define RUN_TESTS
-	@$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -n 3 --dist loadgroup $(addprefix --ignore ,$(WAITING) tests/pipeline) tests
-	@$(BIN)/pytest -n 5 --dist loadgroup $(WAITING)
+	@$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -n 4 --dist loadgroup $(addprefix --ignore ,$(WAITING) tests/pipeline) tests
+	@$(BIN)/pytest -n 7 --dist loadgroup $(WAITING)
 	@$(BIN)/pytest tests/pipeline
 endef
 

@@ -92,6 +92,14 @@ def test_long(): assert {is_right}
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
 def test_of_both(version): pass
+
+LONG = pytest.mark.full("takes its time")
+
+@pytest.mark.parametrize("version", [pytest.param("4.9.7", marks=LONG), "5.5.0"])
+def test_of_one(version): pass
+
+@pytest.mark.parametrize("version", ["4.9.7", pytest.param("5.5.0", marks=LONG)])
+def test_of_the_other(version): pass
 """
 
 
@@ -104,13 +112,13 @@ class Run(NamedTuple):
 
 
 RUNS = (
-    Run("quick", 0, is_right=False, exit_code=0, closing="2 passed"),
-    Run("full", 0, is_right=False, exit_code=1, closing="1 failed, 3 passed"),
+    Run("quick", 0, is_right=False, exit_code=0, closing="4 passed"),
+    Run("full", 0, is_right=False, exit_code=1, closing="1 failed, 7 passed"),
     # Each worker reports what it leaves out, and that is counted once.
-    Run("quick", 2, is_right=False, exit_code=0, closing="2 passed"),
-    Run("full", 0, is_right=True, exit_code=0, closing="4 passed"),
-    Run("full", 2, is_right=False, exit_code=1, closing="1 failed, 3 passed"),
-    Run("full", 2, is_right=True, exit_code=0, closing="4 passed"),
+    Run("quick", 2, is_right=False, exit_code=0, closing="4 passed"),
+    Run("full", 0, is_right=True, exit_code=0, closing="8 passed"),
+    Run("full", 2, is_right=False, exit_code=1, closing="1 failed, 7 passed"),
+    Run("full", 2, is_right=True, exit_code=0, closing="8 passed"),
 )
 
 
@@ -148,6 +156,6 @@ def test_a_gate_runs_its_tests_and_ends_with_what_it_left_out(tmp_path: Path, ru
     assert before.startswith("  tests/")
     assert last.removeprefix("=").strip().startswith(run.closing), last
     assert "tests/unit          1.0" in done.stdout
-    is_told = "tests/interop        1 tests: takes its time" in done.stdout
+    is_told = "tests/interop        3 tests: takes its time" in done.stdout
     assert is_told == (run.gate == "quick")
     assert (f"1 tests: {OTHER_VERSION}" in done.stdout) == is_told

@@ -216,7 +216,7 @@ def test_a_topic_closed_for_writing_cannot_be_sent_to(
     producer: Producer, new_topic: NewTopic
 ) -> None:
     with pytest.raises(SendFailed, match="accepts messages"):
-        producer.send(Message(new_topic(permission=4), b"x"), timeout_s=TIMEOUT_S)
+        producer.send(Message(new_topic(permission=4), b"x"), timeout_s=2.0)
 
 
 @pytest.mark.parametrize("version", ApacheVersion)

@@ -282,7 +282,19 @@ def test_a_killed_broker_delivers_what_waited_not_early_and_at_least_once(
         assert message.store_timestamp - message.born_timestamp >= delays_ms[message.body]
 
 
-@pytest.mark.parametrize("is_ours_first", [True, False], ids=["from ours", "from Apache's"])
+@pytest.mark.parametrize(
+    "is_ours_first",
+    [
+        pytest.param(False, id="from Apache's"),
+        pytest.param(
+            True,
+            id="from ours",
+            marks=pytest.mark.full(
+                "a delay longer than a start; other stores go back in both gates"
+            ),
+        ),
+    ],
+)
 def test_a_broker_that_takes_over_a_directory_delivers_waiting_messages(
     java_drivers: Callable[[ApacheVersion], JavaDriver],
     name_server: OurNameServer,
@@ -319,6 +331,7 @@ def test_a_broker_that_takes_over_a_directory_delivers_waiting_messages(
     assert messages[1].store_timestamp - messages[1].born_timestamp >= 15_000
 
 
+@pytest.mark.full("waits for two brokers' timers; other stores change hands in both gates")
 def test_timers_that_a_5_x_broker_left_behind_are_delivered_and_its_delivered_ones_are_not(
     java_5: JavaDriver, name_server: OurNameServer, new_name: NewName, tmp_path: Path
 ) -> None:

@@ -168,6 +168,7 @@ def test_what_a_switch_leaves_behind_is_shown_and_sent_again_once(tmp_path: Path
         assert "were cut off its log" not in on.examined()
 
 
+@pytest.mark.full("waits until two brokers have registered in turns; twins are a rig, too")
 def test_two_brokers_of_one_name_are_named_everywhere(tmp_path: Path) -> None:
     alone = {"brokerRole": "ASYNC_MASTER", "registerNameServerPeriod": "20000"}
     with WatchedSet(tmp_path, [alone, alone], has_secret=False) as on:

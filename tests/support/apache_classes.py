@@ -64,7 +64,11 @@ def _make_archive(version: ApacheVersion, archive: Path) -> None:
             with _server(version, _BROKER, scratch / "broker", settings):
                 tool = _recording(version, scratch / "tool")
                 _run([*tool, _TOOL, "clusterList", "-n", f"127.0.0.1:{port}"])
-        names = {line for path in scratch.glob("*/classes") for line in path.open()}
+        names = {
+            line
+            for path in scratch.glob("*/classes")
+            for line in path.read_text().splitlines(keepends=True)
+        }
         listed = scratch / "classes"
         # Lines with @ describe call sites, which a class has to precede.
         listed.write_text("".join(sorted(names, key=lambda line: (line.startswith("@"), line))))

@@ -53,7 +53,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    others = other_versions(item.nodeid for item in items)
+    others = other_versions(
+        item.nodeid for item in items if item.get_closest_marker("full") is None
+    )
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
     reports: list[list[str]] = []
