@@ -82,6 +82,15 @@ def test_a_listener_that_exits_ends_the_program_with_its_status(
     assert (ended.stdout, ended.returncode) == ("", 3), ended.stderr
 
 
+@pytest.fixture
+def _interrupts() -> Iterator[None]:
+    """Python's handler of SIGINT, also where a shell started the tests in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interrupts")
 def test_a_second_signal_does_what_it_always_did() -> None:
     with stop_signals(print) as gate:
         os.kill(os.getpid(), signal.SIGINT)
