@@ -35,7 +35,7 @@ CREATED_FIRST: Final = frozenset({CATALOG_FILE, SQLITE_FILE, f"{SQLITE_FILE}-jou
 CATALOG_NAME: Final = "roquet"
 _NAMESPACE: Final = "roquet"
 # Writers take turns of a few milliseconds.
-_SQLITE_TIMEOUT_S: Final = 60
+SQLITE_TIMEOUT_S: Final = 60
 _VERSION: Final = 1
 _STORE_PROPERTIES: Final = {
     "AWS_ACCESS_KEY_ID": "s3.access-key-id",
@@ -159,12 +159,12 @@ def open_catalog(
             return load_catalog(CATALOG_NAME, type="rest", uri=reference.uri, **properties)
         except OSError as error:
             raise BadLake(f"the catalog {reference.uri} cannot be reached: {error}") from None
-    file = _sqlite_file(storage, reference, may_create=may_create)
-    uri = f"sqlite:///{file}?timeout={_SQLITE_TIMEOUT_S}"
+    file = sqlite_file(storage, reference, may_create=may_create)
+    uri = f"sqlite:///{file}?timeout={SQLITE_TIMEOUT_S}"
     return SqliteCatalog(CATALOG_NAME, uri=uri, **properties)
 
 
-def _sqlite_file(storage: Storage, reference: CatalogReference, *, may_create: bool) -> Path:
+def sqlite_file(storage: Storage, reference: CatalogReference, *, may_create: bool = False) -> Path:
     """The library would create a missing one, which has no tables."""
     root = storage.place if isinstance(storage.place, Path) else Path()
     file = root / reference.uri

@@ -35,6 +35,7 @@ from roquet.pipeline.lake.iceberg_files import (
     replaced_before,
     time_transforms,
 )
+from roquet.pipeline.lake.iceberg_offsets import OFFSETS_PROPERTY, decode_offsets
 from roquet.pipeline.lake.metadata import LakeSettings, decode_settings
 from roquet.pipeline.lake.places import LakePlace, Storage
 from roquet.pipeline.lake.schemas.body_schema import columns_in, new_columns
@@ -52,7 +53,6 @@ _TOPIC: Final = pa.field("topic", pa.string())
 _STORED: Final = "storeTimestamp"
 _SETTINGS: Final = "roquet.settings"
 _BODY_SCHEMA: Final = "roquet.jsonSchema"
-_OFFSETS: Final = "roquet.offsets"
 _NAME_MAPPING: Final = "schema.name-mapping.default"
 _PROPERTIES: Final = {
     "commit.retry.num-retries": "0",
@@ -152,7 +152,9 @@ class IcebergLakeTable:
             offsets = self.offsets()
             offsets = {**offsets, **changed_offsets(offsets, pieces)}
             with self._transaction() as transaction:
-                transaction.set_properties({_OFFSETS: msgspec.json.encode(offsets).decode()})
+                transaction.set_properties(
+                    {OFFSETS_PROPERTY: msgspec.json.encode(offsets).decode()}
+                )
                 transaction.forget_old_snapshots()
                 with transaction.update_snapshot().merge_append() as append:
                     for each in files:
@@ -181,7 +183,9 @@ class IcebergLakeTable:
             with self._transaction() as transaction:
                 if changed:
                     offsets = {**offsets, **changed}
-                    transaction.set_properties({_OFFSETS: msgspec.json.encode(offsets).decode()})
+                    transaction.set_properties(
+                        {OFFSETS_PROPERTY: msgspec.json.encode(offsets).decode()}
+                    )
                 with transaction.update_snapshot().overwrite() as overwrite:
                     for path in removed:
                         overwrite.delete_data_file(there[path])
@@ -285,13 +289,7 @@ class IcebergLakeTable:
     def offsets(self) -> Mapping[str, int]:
         if self._found is None:
             return {}
-        text = self._found.properties.get(_OFFSETS, "{}")
-        try:
-            return msgspec.json.decode(text, type=dict[str, int])
-        except msgspec.DecodeError as error:
-            raise BadLake(
-                f"property {_OFFSETS} of {self._storage.url} is damaged: {error}"
-            ) from None
+        return decode_offsets(self._storage.url, self._found.properties)
 
     def _add_columns(self, body_schema: str | None) -> bool:
         """Whether the table got columns of decoded bodies that it lacked."""

@@ -19,6 +19,8 @@ from roquet.client.queue_ref import QueueRef
 from roquet.pipeline.errors import DataLoss
 from roquet.pipeline.lake.entries import QueueIncarnation
 from roquet.pipeline.lake.files import MissingRange, balanced, split_into_files
+from roquet.pipeline.lake.iceberg_catalog import CatalogKind, catalog_of
+from roquet.pipeline.lake.iceberg_offsets import IcebergOffsets
 from roquet.pipeline.lake.metadata import LakeFormat, PublishLog
 from roquet.pipeline.lake.opening import existing_settings, open_table
 from roquet.pipeline.lake.places import LakePlace, read_place
@@ -151,6 +153,9 @@ class StagingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def missing_finder(lake: LakePlace) -> MissingFinder:
     """What a lake lacks whenever it is asked, as long as it exists. Raises BadLake."""
+    catalog = catalog_of(lake)
+    if catalog is not None and catalog.kind is CatalogKind.SQLITE:
+        return IcebergOffsets(lake, catalog.absolute(lake)).missing
     settings = existing_settings(lake)
     if settings.format is not LakeFormat.PARQUET:
         return open_table(lake, settings).missing
