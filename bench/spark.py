@@ -3,20 +3,27 @@
 Records are as brokers see them: 348 bytes, nine properties. The floors are the same rows from
 Parquet, and Arrow batches that are there already, through the same API: no source can be faster.
 Everything is run several times and the best one counts, because other programs use the machine
-too. The broker and Spark share it. `--rows` and `--rounds` make it shorter or longer.
+too. The broker and Spark share it. `--rows` and `--rounds` make it shorter or longer, names of
+parts leave out the others. Two parts are tables of docs/performance.md, where `--write` puts them:
+
+    kafka   next to Spark's own Kafka source, same rows, taking turns, medians
+    lakes   ingest to Delta in an object store and to Iceberg, next to Parquet, taking turns
 """
 
 import argparse
+import compileall
+import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,15 +33,26 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.types import StructType
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.rig.measured_page import write_measured
+from bench.rig.peer_servers import Unavailable
+from bench.rig.spark_peer import Sources, compare, connector_jars, kafka_server, table
+
+import roquet
 import roquet.pipeline
 from roquet import Admin, Message, Producer, QueueRef, TopicSettings
 from roquet.pipeline.data_sources import message_schema
 from roquet.pipeline.jobs.ingest import IngestPlan, ingest
+from roquet.pipeline.lake.places import LakePlace
 from roquet.pipeline.malloc import keep_freed_memory
 from roquet.pipeline.queries import is_slow_start
 from roquet.pipeline.session import spark_session
 from roquet.protocol.record_columns import PropertiesForm, decode_records
+from tests.support.s3_store import S3Store
+from tests.support.versitygw import NotCompiled, versitygw
 
+PAGE: Final = Path(__file__).parents[1] / "docs" / "performance.md"
 TOPIC, TARGET, TRICKLE = "BenchTopic", "BenchTarget", "BenchTrickle"
 QUEUES = 8
 SEND_COUNT = 1000
@@ -57,33 +75,40 @@ class Place(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", action="store_true", help="the tables into docs/performance.md")
     given = parser.parse_args()
+    parts = given.parts or list(PARTS)
+    compile_once()
     with tempfile.TemporaryDirectory(prefix="roquet-bench-") as name, servers(Path(name)) as place:
         place = place._replace(rows=given.rows)
         fill(place)
         print(f"{given.rows} records of {RECORD_SIZE} bytes, best of {given.rounds}\n")
-        print(f"{'million rows/s, one core':48}{'':>8}{'goal':>8}")
-        print_decoding(place, given.rounds)
-        with spark_session("bench", "local[2]") as spark:
+        with spark_session(
+            "bench", "local[2]", conf=kafka_conf() if "kafka" in parts else {}
+        ) as spark:
             roquet.pipeline.register(spark)
-            print(f"\n{'thousand rows/s, two cores':48}{'':>8}{'goal':>8}")
             spark.dataSource.register(PrebuiltSource)
-            for form in ("string", "map"):
-                print_floors(spark, place, form, given.rounds)
-            for form in ("string", "map"):
-                print_sources(spark, place, form, given.rounds)
-            print_small_pulls(spark, place, given.rounds)
-            print_ingest(spark, place, given.rounds)
-            print_sink(spark, place, given.rounds)
-            print_micro_batches(spark, place)
+            for part in parts:
+                rows = PARTS[part](spark, place, given.rounds)
+                if rows and given.write:
+                    command = f"python bench/spark.py {part} --rows {given.rows} --write"
+                    write_measured(PAGE, f"spark-{part}", rows, command)
+
+
+def compile_once() -> None:
+    """As installation does it; otherwise each process may compile all that it imports."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    compileall.compile_dir(roquet.__path__[0], quiet=2)
 
 
 # --- what is measured ---
 
 
-def print_decoding(place: Place, rounds: int) -> None:
+def print_decoding(spark: SparkSession, place: Place, rounds: int) -> None:  # noqa: ARG001
+    print(f"{'million rows/s, one core':48}{'':>8}{'goal':>8}")
     # As tasks do it.
     keep_freed_memory()
     data = records(place)
@@ -100,6 +125,15 @@ def print_decoding(place: Place, rounds: int) -> None:
             found = decode_records(data, columns, properties=form, check_bodies=False)
             rate = max(rate, found.num_rows / (time.process_time() - start_s) / 1e6)
         print_line(name, f"{rate:.2f}", f"{goal:.1f}")
+
+
+def print_rows(spark: SparkSession, place: Place, rounds: int) -> None:
+    print(f"\n{'thousand rows/s, two cores':48}{'':>8}{'goal':>8}")
+    for form in ("string", "map"):
+        print_floors(spark, place, form, rounds)
+    for form in ("string", "map"):
+        print_sources(spark, place, form, rounds)
+    print_small_pulls(spark, place, rounds)
 
 
 def print_floors(spark: SparkSession, place: Place, form: str, rounds: int) -> None:
@@ -139,26 +173,85 @@ def print_small_pulls(spark: SparkSession, place: Place, rounds: int) -> None:
 
 def print_ingest(spark: SparkSession, place: Place, rounds: int) -> None:
     """The time of the batch alone, and all of it with a query that starts and ends."""
-    batch_s, total_s = [], []
-    for _ in range(rounds):
-        directory = Path(tempfile.mkdtemp(dir=place.scratch))
-        source = {"nameServer": place.name_server, "topic": TOPIC, "properties": "string"}
-        plan = IngestPlan(
-            source=source,
-            lake=directory / "lake",
-            checkpoint=directory / "checkpoint",
-            available_now=True,
-        )
-        watching = Watching(spark)
-        start_s = time.perf_counter()
-        report = ingest(spark, plan)
-        total_s.append(time.perf_counter() - start_s)
-        batch_s.append(sum(watching.trigger_seconds(1)))
-        assert report.messages == place.rows
-        shutil.rmtree(directory)
+    taken = [ingested(spark, place, place.scratch / "lake", "parquet") for _ in range(rounds)]
     thousand = place.rows / 1000
-    print_line("ingest, the batch alone", f"{thousand / min(batch_s):.0f}", "600")
-    print_line("ingest, AvailableNow", f"{thousand / min(total_s):.0f}", "350")
+    print_line("ingest, the batch alone", f"{thousand / min(s.batch_s for s in taken):.0f}", "600")
+    print_line("ingest, AvailableNow", f"{thousand / min(s.total_s for s in taken):.0f}", "350")
+
+
+class Ingested(NamedTuple):
+    batch_s: float
+    total_s: float
+
+
+def ingested(spark: SparkSession, place: Place, lake: LakePlace, lake_format: str) -> Ingested:
+    """A new lake, which is removed if it is a directory."""
+    source = {"nameServer": place.name_server, "topic": TOPIC, "properties": "string"}
+    plan = IngestPlan(source=source, lake=lake, format=lake_format, available_now=True)
+    watching = Watching(spark)
+    start_s = time.perf_counter()
+    report = ingest(spark, plan)
+    total_s = time.perf_counter() - start_s
+    assert report.messages == place.rows
+    if isinstance(lake, Path):
+        shutil.rmtree(lake)
+    return Ingested(sum(watching.trigger_seconds(1)), total_s)
+
+
+def compare_lakes(spark: SparkSession, place: Place, rounds: int) -> list[str]:
+    with ExitStack() as stack:
+        store_name, store = object_store(place, stack)
+        lakes: dict[str, Callable[[int], tuple[LakePlace, str]]] = {
+            "Parquet, a directory": lambda turn: (place.scratch / f"parquet-{turn}", "parquet"),
+            "Delta, a directory": lambda turn: (place.scratch / f"delta-{turn}", "delta"),
+            f"Delta, S3 of {store_name}": lambda turn: (
+                store.location_with_file(f"delta-{turn}", place.scratch),
+                "delta",
+            ),
+            "Iceberg, a directory": lambda turn: (place.scratch / f"iceberg-{turn}", "iceberg"),
+        }
+        taken: dict[str, list[float]] = {name: [] for name in lakes}
+        # In the first round, Java compiles.
+        for turn in range(rounds + 1):
+            for name, lake_of in lakes.items():
+                total_s = ingested(spark, place, *lake_of(turn)).total_s
+                taken[name] += [total_s] if turn else []
+    plain_s = median(taken["Parquet, a directory"])
+    rows = ["| `ingest` to | thousand messages/s | next to Parquet |", "|---|---|---|"]
+    for name, each in taken.items():
+        found_s = median(each)
+        rows.append(f"| {name} | {place.rows / found_s / 1000:.0f} | {plain_s / found_s:.2f} |")
+    print("\n".join(["", *rows]), flush=True)
+    return rows
+
+
+def object_store(place: Place, stack: ExitStack) -> tuple[str, S3Store]:
+    try:
+        server = versitygw(place.scratch / "s3")
+    except NotCompiled as error:
+        print(f"moto instead of versitygw: {error}")
+        return "moto", stack.enter_context(S3Store())
+    return "versitygw", stack.enter_context(S3Store(server=server))
+
+
+def compare_kafka(spark: SparkSession, place: Place, rounds: int) -> list[str]:
+    if not spark.conf.get("spark.jars", ""):
+        return []
+    ours = {"nameServer": place.name_server, "topic": TOPIC, "startingOffsets": "earliest"}
+    with kafka_server(place.scratch) as address:
+        sources = Sources(spark, place.scratch, ours, address, place.rows)
+        sources.fill()
+        rows = table(list(compare(sources, rounds)), place.rows)
+    print("\n".join(["", *rows]), flush=True)
+    return rows
+
+
+def kafka_conf() -> dict[str, str]:
+    try:
+        return {"spark.jars": connector_jars()}
+    except Unavailable as error:
+        print(f"without Kafka's source: {error}")
+        return {}
 
 
 def print_sink(spark: SparkSession, place: Place, rounds: int) -> None:
@@ -173,7 +266,7 @@ def print_sink(spark: SparkSession, place: Place, rounds: int) -> None:
     print_rate("sink", place, rounds, writer.save, 220)
 
 
-def print_micro_batches(spark: SparkSession, place: Place) -> None:
+def print_micro_batches(spark: SparkSession, place: Place, rounds: int) -> None:  # noqa: ARG001
     """A message a batch, at most: what is left is what a batch costs."""
     options = {"nameServer": place.name_server, "topic": TRICKLE, "startingOffsets": "earliest"}
     frame = spark.readStream.format("rocketmq").options(**options).load()
@@ -187,6 +280,17 @@ def print_micro_batches(spark: SparkSession, place: Place) -> None:
     # The first ones start processes.
     milliseconds = [each * 1000 for each in watching.trigger_seconds(MICRO_BATCHES - 5)[5:]]
     print(f"{'micro-batch with 8 queues, ms':48}{median(milliseconds):8.0f}{200:8}")
+
+
+PARTS: Final[dict[str, Callable[[SparkSession, Place, int], list[str] | None]]] = {
+    "decoding": print_decoding,
+    "rows": print_rows,
+    "ingest": print_ingest,
+    "sink": print_sink,
+    "batches": print_micro_batches,
+    "kafka": compare_kafka,
+    "lakes": compare_lakes,
+}
 
 
 # --- what is measured with ---

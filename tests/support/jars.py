@@ -154,6 +154,15 @@ def fetch_modules(
         raise JarsUnavailable(f"{text}:\n{printed[-4000:]}")
 
 
+def fetch_jars(directory: Path, jars: Sequence[tuple[str, str, str]]) -> None:
+    """Exactly these, by organisation, module and version. Raises JarsUnavailable."""
+    dependencies = "".join(
+        f'<dependency org="{organisation}" name="{module}" rev="{version}" transitive="false"/>'
+        for organisation, module, version in jars
+    )
+    _retrieved(directory, dependencies, ("jar", "bundle"))
+
+
 def fetch_archive(directory: Path, organisation: str, module: str, version: str) -> Path:
     """The archive of a program with all its jars. Raises JarsUnavailable."""
     dependency = (
