@@ -24,6 +24,7 @@ if [ ${#tests[@]} -eq 0 ]; then
         tests/unit/store/test_golden_stores.py
         tests/property/test_hostile_input.py
         tests/property/test_fast_path.py
+        tests/property/test_grpc_fast_calls.py
         tests/property/test_offset_book.py
         tests/property/test_record_batches.py
         tests/property/test_record_filter.py

@@ -12,17 +12,27 @@ import h2.connection
 from google.protobuf.message import DecodeError
 from hpack import Encoder
 
-from roquet.grpc.calls import read_timeout
+from roquet.grpc.ack_request import usual_offsets
+from roquet.grpc.calls import read_timeout, with_head
+from roquet.grpc.codes import MessageType
 from roquet.grpc.errors import Http2Broken
-from roquet.grpc.http2 import Http2Session
-from roquet.grpc.message_form import ms_of
+from roquet.grpc.header_block import HeaderBlock
+from roquet.grpc.http2 import Http2Session, Request
+from roquet.grpc.message_form import ms_of, put_message, resource_of
 from roquet.grpc.methods import UNIMPLEMENTED
+from roquet.grpc.outgoing import checked_kind
 from roquet.grpc.schema import MESSAGES, SERVICE, pb
+from roquet.grpc.sent_message import is_usual_send
+from roquet.grpc.shown_records import shown_records
 from roquet.net.errors import BadProxyHeader
 from roquet.net.proxy_protocol import ProxyHeader
 from roquet.protocol.errors import BadMessage
-from roquet.protocol.messages.pop_receipt import Receipt
+from roquet.protocol.messages.pop_receipt import ORDERED_QUEUE_ID, Receipt, TopicKind
+from roquet.protocol.messages.record import read_record
 
+_TOPIC: Final = resource_of("orders").SerializeToString()
+_RECEIPT: Final = b"17 1794934487260 60000 0 0 broker-a 3 "
+_ATTEMPTS_MAX: Final = 17
 _NAMES: Final = [line.partition(":")[0] for line in MESSAGES.strip().splitlines()]
 _STREAM_COUNT_MAX: Final = 16
 _HEADER_SIZE_MAX: Final = 16 * 1024
@@ -40,8 +50,8 @@ def http2(data: bytes) -> None:
     with suppress(Http2Broken):
         for piece in (data[1 : 1 + cut], data[1 + cut :]):
             for _, stream_id, value in session.receive(piece):
-                if isinstance(value, dict):
-                    read_timeout(value.get("grpc-timeout", ""))
+                if (headers := _headers_in(value)) is not None:
+                    read_timeout(headers.texts().get("grpc-timeout", ""))
                     _answer(session, stream_id)
             session.to_send()
             session.events()
@@ -61,8 +71,15 @@ def hpack(data: bytes) -> None:
             stream += len(part).to_bytes(3) + bytes((kind, flags)) + stream_id.to_bytes(4) + part
     with suppress(Http2Broken):
         for _, _, value in session.receive(stream):
-            if isinstance(value, dict):
-                read_timeout(value.get("grpc-timeout", ""))
+            if (headers := _headers_in(value)) is not None:
+                read_timeout(headers.texts().get("grpc-timeout", ""))
+
+
+def _headers_in(value: object) -> HeaderBlock | None:
+    """Of an event of a session."""
+    if isinstance(value, Request):
+        return value.headers
+    return value if isinstance(value, HeaderBlock) else None
 
 
 def hpack_corpus() -> Iterable[bytes]:
@@ -135,6 +152,69 @@ def messages_corpus() -> Iterable[bytes]:
                 else:
                     setattr(message, field.name, value)
         yield bytes([index]) + message.SerializeToString()
+
+
+def sent_messages(data: bytes) -> None:
+    """What compiled code takes for a usual message can be read, and is one that may be sent."""
+    if not is_usual_send(data):
+        return
+    (message,) = pb.SendMessageRequest.FromString(data).messages
+    kind = checked_kind("", (MessageType.NORMAL, MessageType.FIFO), message, 0)
+    assert (kind is MessageType.FIFO) == bool(message.system_properties.message_group)
+
+
+def sent_messages_corpus() -> Iterable[bytes]:
+    system = pb.SystemProperties(
+        tag="new",
+        keys=["k1", "k2"],
+        message_id="0102FC01",
+        message_type=MessageType.NORMAL,
+        born_timestamp=pb.Timestamp(seconds=1_794_934_487, nanos=260_000_000),
+        born_host="laptop",
+        body_encoding=1,
+        body_digest=pb.Digest(type=2, checksum="00FF"),
+        queue_id=3,
+        trace_context="trace",
+    )
+    message = pb.Message(
+        topic=pb.Resource(name="orders", resource_namespace="ns"),
+        system_properties=system,
+        user_properties=[pb.UserProperty(key="city", value="Rome")],
+        body=b"hello",
+    )
+    yield pb.SendMessageRequest(messages=[message]).SerializeToString()
+    system.message_group = "group"
+    yield pb.SendMessageRequest(messages=[message]).SerializeToString()
+
+
+def acks(data: bytes) -> None:
+    """What compiled code takes for usual acks has readable receipts, of the topic itself."""
+    offsets = usual_offsets(data)
+    if offsets is None:
+        return
+    request = pb.AckMessageRequest.FromString(data)
+    receipts = [Receipt.read(each.receipt_handle) for each in request.entries]
+    assert [each.offset for each in receipts] == offsets
+    assert {each.kind for each in receipts} == {TopicKind.TOPIC}
+    assert ORDERED_QUEUE_ID not in {each.revive_queue_id for each in receipts}
+
+
+def acks_corpus() -> Iterable[bytes]:
+    entry = pb.AckMessageEntry(message_id="01AB", receipt_handle="0 1 10000 3 0 broker-a 2 0")
+    group, topic = pb.Resource(name="group"), pb.Resource(name="topic")
+    request = pb.AckMessageRequest(group=group, topic=topic, entries=[entry, entry])
+    yield request.SerializeToString()
+
+
+def shown_as_stored(data: bytes) -> None:
+    """A record that is shown in one pass is shown as all others are."""
+    (shown,), _ = shown_records([data], (), _TOPIC, _RECEIPT, None, _ATTEMPTS_MAX)
+    if shown is not None:
+        message = read_record(data)
+        answer = pb.ReceiveMessageResponse()
+        receipt = f"{_RECEIPT.decode()}{message.queue_offset}"
+        put_message(answer.message, message, "orders", receipt)
+        assert shown == with_head(answer.SerializeToString())
 
 
 def proxy_headers(data: bytes) -> None:

@@ -144,5 +144,10 @@ TARGETS = {
     "http2": Target(grpc_targets.http2, grpc_targets.http2_corpus),
     "hpack": Target(grpc_targets.hpack, grpc_targets.hpack_corpus),
     "grpc-messages": Target(grpc_targets.messages, grpc_targets.messages_corpus),
+    "sent-messages": Target(grpc_targets.sent_messages, grpc_targets.sent_messages_corpus),
+    "grpc-acks": Target(grpc_targets.acks, grpc_targets.acks_corpus),
+    "shown-records": Target(
+        grpc_targets.shown_as_stored, lambda: (each.data for each in golden_records())
+    ),
     "proxy-headers": Target(grpc_targets.proxy_headers, grpc_targets.proxy_headers_corpus),
 }

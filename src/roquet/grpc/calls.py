@@ -20,8 +20,9 @@ MESSAGE_HEAD_SIZE: Final = 5
 
 _UNITS_S: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _TIMEOUT: Final = re.compile(r"([0-9]{1,8})([HMSmun])", re.ASCII)
-_HEADERS: Final = ((b":status", b"200"), (b"content-type", b"application/grpc"))
-_OK: Final = ((b"grpc-status", b"0"),)
+# What answers start and end with, if nothing has failed.
+HEADERS: Final = ((b":status", b"200"), (b"content-type", b"application/grpc"))
+OK: Final = ((b"grpc-status", b"0"),)
 _STATUS_START_SIZE: Final = 4
 # Of a status message; it is a header.
 _TEXT_SIZE_MAX: Final = 1024
@@ -142,7 +143,7 @@ class Call:
             return
         self._has_headers = True
         self.is_open = False
-        self.connection.answer(self.stream_id, _HEADERS, data, _OK)
+        self.connection.answer(self.stream_id, HEADERS, data, OK)
 
     def send(self, message: bytes) -> None:
         """One of several messages."""
@@ -156,11 +157,7 @@ class Call:
             self.is_open = False
             if self._outcome is None:
                 self._outcome = status
-            trailers: tuple[tuple[bytes, bytes], ...] = _OK
-            if status:
-                shown = quote(text[:_TEXT_SIZE_MAX], safe=" !#$&'()*+,/:;=?@[]-._~\"<>").encode()
-                trailers = ((b"grpc-status", b"%d" % status), (b"grpc-message", shown))
-            self.connection.finish(self.stream_id, trailers)
+            self.connection.finish(self.stream_id, trailers_of(status, text))
 
     def close(self, *, is_complete: bool) -> None:
         """The stream is over; the client got all of it, or does not want it any more."""
@@ -174,7 +171,15 @@ class Call:
     def _start(self) -> None:
         if not self._has_headers:
             self._has_headers = True
-            self.connection.respond(self.stream_id, _HEADERS)
+            self.connection.respond(self.stream_id, HEADERS)
+
+
+def trailers_of(status: GrpcStatus, text: str) -> tuple[tuple[bytes, bytes], ...]:
+    """The end of an answer."""
+    if not status:
+        return OK
+    shown = quote(text[:_TEXT_SIZE_MAX], safe=" !#$&'()*+,/:;=?@[]-._~\"<>").encode()
+    return ((b"grpc-status", b"%d" % status), (b"grpc-message", shown))
 
 
 def with_head(message: bytes) -> bytes:

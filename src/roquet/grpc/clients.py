@@ -150,6 +150,11 @@ class GrpcClients(Generic[H]):
     def find(self, call: Call) -> GrpcClient[H] | None:
         return self._by_id.get(call.client_id)
 
+    def holds(self, client_id: str) -> bool:
+        """Whether messages are out for as long as the client lives."""
+        client = self._by_id.get(client_id)
+        return client is not None and bool(client.held)
+
     def of(self, call: Call) -> GrpcClient[H]:
         """The client, or one that nothing is known of: its settings may be on their way."""
         return self.find(call) or GrpcClient(call.client_id, call.connection.peer)

@@ -14,21 +14,22 @@ much it may hold, and how long it may be silent or not read:
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 import msgspec
 
 from roquet.grpc.calls import MESSAGE_HEAD_SIZE, Call, GrpcStatus, is_whole
 from roquet.grpc.errors import Http2Broken
-from roquet.grpc.http2 import DATA, END, HEADERS, Http2Session
+from roquet.grpc.http2 import DATA, END, HEADERS, REQUEST, Http2Session
 from roquet.net.deadlines import CLOSING_TIMEOUT_S, DeadlineSweep
 from roquet.net.limits import ConnectionBudget
 from roquet.protocol.frame import FRAME_SIZE_MAX
 from roquet.protocol.host import Address, pack_host
 
 if TYPE_CHECKING:
-    from roquet.grpc.http2 import Event
+    from roquet.grpc.header_block import HeaderBlock
+    from roquet.grpc.http2 import Event, Request
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +74,27 @@ class MessageStream(Protocol):
         """The client sends no more."""
 
 
-# The stream of a new call; None if there is no such method.
-OpenCall = Callable[[Call], MessageStream | None]
+class FastCalls(Protocol):
+    """Takes calls that leave nothing to decide."""
+
+    def take(
+        self,
+        connection: "GrpcConnection",
+        session: Http2Session,
+        stream_id: int,
+        request: "Request",
+    ) -> bool:
+        """Whether it is answered, now or later; if not, nothing has happened."""
+
+
+class CallTaker(Protocol):
+    """What the calls of a connection are for."""
+
+    def open_call(self, call: Call) -> MessageStream | None:
+        """The stream of a new call; None if there is no such method."""
+
+    def begin_fast_calls(self, connection: "GrpcConnection") -> FastCalls | None:
+        """What comes first for the calls of this turn of the loop; None if nothing does."""
 
 
 class GrpcConnectionOwner(Protocol):
@@ -97,18 +117,17 @@ class _Incoming:
 
 @final
 class GrpcConnection(asyncio.Protocol):
-    """`open_call` finds the method of a call."""
-
     def __init__(
         self,
         owner: GrpcConnectionOwner,
-        open_call: OpenCall,
+        taker: CallTaker,
         deadlines: DeadlineSweep,
         limits: GrpcLimits,
         budget: ConnectionBudget,
     ) -> None:
         self._owner = owner
-        self._open_call = open_call
+        self._taker = taker
+        self._fast_calls: FastCalls | None = None
         self._deadlines = deadlines
         self._limits = limits
         self._budget = budget
@@ -152,22 +171,28 @@ class GrpcConnection(asyncio.Protocol):
     ) -> None:
         if stream_id in self._calls:
             self._session.answer(stream_id, headers, data, trailers)
-            self._flush_soon()
+            self.flush_soon()
 
     def respond(self, stream_id: int, headers: tuple[tuple[bytes, bytes], ...]) -> None:
         if stream_id in self._calls:
             self._session.respond(stream_id, headers)
-            self._flush_soon()
+            self.flush_soon()
 
     def send(self, stream_id: int, data: bytes) -> None:
         if stream_id in self._calls:
             self._session.send(stream_id, data)
-            self._flush_soon()
+            self.flush_soon()
 
     def finish(self, stream_id: int, trailers: tuple[tuple[bytes, bytes], ...]) -> None:
         if stream_id in self._calls:
             self._session.finish(stream_id, trailers)
-            self._flush_soon()
+            self.flush_soon()
+
+    def flush_soon(self) -> None:
+        """One write for all answers of a turn of the loop."""
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
 
     # Called by deadlines, budget and server.
 
@@ -229,12 +254,13 @@ class GrpcConnection(asyncio.Protocol):
         self.deadline_s = self._deadlines.refresh() + self._limits.request_timeout_s
         self._budget.add(self)
         self._owner.opened(self)
-        self._flush_soon()
+        self.flush_soon()
 
     def data_received(self, data: bytes) -> None:
         if self._close_reason is not None:
             return
         self._is_pinged = False
+        self._fast_calls = self._taker.begin_fast_calls(self)
         try:
             self._take(self._session.receive(data))
         except Http2Broken as error:
@@ -264,6 +290,7 @@ class GrpcConnection(asyncio.Protocol):
         self._budget.discard(self)
         calls, self._calls = self._calls, {}
         self._incoming.clear()
+        self._session.close()
         for call in calls.values():
             call.close(is_complete=False)
         self._owner.closed(self)
@@ -272,14 +299,28 @@ class GrpcConnection(asyncio.Protocol):
 
     def _take(self, events: "Sequence[Event]") -> None:
         for kind, stream_id, value in events:
-            if kind == DATA:
+            if kind == REQUEST:
+                self._take_request(stream_id, cast("Request", value))
+            elif kind == DATA:
                 self._take_data(stream_id, cast("bytes", value))
             elif kind == HEADERS:
-                self._take_headers(stream_id, cast("dict[str, str]", value))
+                self._take_headers(stream_id, cast("HeaderBlock", value).texts())
             elif kind == END:
                 self._take_end(stream_id)
             else:
                 self._take_close(stream_id, is_complete=bool(value))
+
+    def _take_request(self, stream_id: int, request: "Request") -> None:
+        fast_calls = self._fast_calls
+        if (
+            fast_calls is not None
+            and len(request.data) <= self._limits.message_size_max
+            and fast_calls.take(self, self._session, stream_id, request)
+        ):
+            return
+        self._take_headers(stream_id, request.headers.texts())
+        self._take_data(stream_id, request.data)
+        self._take_end(stream_id)
 
     def _take_headers(self, stream_id: int, metadata: Mapping[str, str]) -> None:
         is_grpc = metadata.get("content-type", "").startswith("application/grpc")
@@ -290,7 +331,7 @@ class GrpcConnection(asyncio.Protocol):
             return
         call = Call(self, stream_id, metadata[":path"], metadata, self._loop.time())
         self._calls[stream_id] = call
-        stream = self._open_call(call)
+        stream = self._taker.open_call(call)
         if stream is None:
             text = f"this endpoint has no method {call.method}"
             call.finish(GrpcStatus.UNIMPLEMENTED, text)
@@ -379,12 +420,6 @@ class GrpcConnection(asyncio.Protocol):
         self._close_reason = reason
         self.deadline_s = self._deadlines.now_s + CLOSING_TIMEOUT_S
         self._transport.close()
-
-    def _flush_soon(self) -> None:
-        """One write for all answers of a turn of the loop."""
-        if not self._is_flush_due:
-            self._is_flush_due = True
-            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._is_flush_due = False

@@ -1,10 +1,28 @@
 from typing import Final, TypeAlias
 
-Event: TypeAlias = tuple[int, int, dict[str, str] | bytes | bool | None]
+from roquet.grpc.calls import Outcome
+from roquet.grpc.header_block import HeaderBlock
+
+class Request:
+    @property
+    def headers(self) -> HeaderBlock: ...
+    @property
+    def data(self) -> bytes: ...
+
+Event: TypeAlias = tuple[int, int, HeaderBlock | Request | bytes | bool | None]
 HEADERS: Final[int]
 DATA: Final[int]
 END: Final[int]
 CLOSED: Final[int]
+REQUEST: Final[int]
+
+class Ending:
+    def __init__(
+        self,
+        ended: dict[tuple[str, Outcome], int],
+        answered: tuple[str, Outcome],
+        given_up: tuple[str, Outcome],
+    ) -> None: ...
 
 class Http2Session:
     def __init__(self, stream_count_max: int, header_size_max: int, window_size: int) -> None: ...
@@ -23,7 +41,9 @@ class Http2Session:
         headers: tuple[tuple[bytes, bytes], ...],
         data: bytes,
         trailers: tuple[tuple[bytes, bytes], ...],
+        ending: Ending | None = None,
     ) -> None: ...
+    def close(self) -> None: ...
     def respond(self, stream_id: int, headers: tuple[tuple[bytes, bytes], ...]) -> None: ...
     def send(self, stream_id: int, data: bytes) -> None: ...
     def finish(self, stream_id: int, trailers: tuple[tuple[bytes, bytes], ...]) -> None: ...

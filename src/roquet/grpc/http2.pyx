@@ -5,19 +5,20 @@ Bytes of the peer go in and become events; answers go in and become bytes for th
 event means, and what a peer may do how often, is decided in `connection`.
 """
 
-from collections import deque
-
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.unicode cimport PyUnicode_DecodeLatin1
 from libc.stdlib cimport free, realloc
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
+from roquet.grpc.header_block cimport HeaderBlock
+
+from collections import deque
+
 from roquet.grpc.errors import Http2Broken
 
-
-cdef extern from "nghttp2/nghttp2.h" nogil:
-    ctypedef struct nghttp2_session
+# All of it is called with the lock of Python, callbacks included.
+cdef extern from "nghttp2/nghttp2.h":
     ctypedef struct nghttp2_session_callbacks
     ctypedef struct nghttp2_stream
     ctypedef struct nghttp2_option
@@ -136,30 +137,57 @@ cdef enum:
     BUFFER_SIZE_MIN = 4096
     BUFFER_KEPT_MAX = 65536
 
-# What an event is about. HEADERS has a dict of texts, DATA has bytes, CLOSED whether the answer was sent.
+# What an event is about. HEADERS has a block of them, DATA has bytes, CLOSED whether the answer was sent.
+# REQUEST is all three of a call whose message came in one piece, and at once.
 HEADERS = 0
 DATA = 1
 END = 2
 CLOSED = 3
+REQUEST = 4
 
 
+@cython.final
+@cython.freelist(64)
+cdef class Request:
+    """The headers of a call, and its data as far as it has come."""
+
+    def __cinit__(self, HeaderBlock headers):
+        self.headers = headers
+
+
+@cython.final
+cdef class Ending:
+    """How the calls of one method are counted when they are over: answered, or given up.
+
+    `ended` has the counts by `answered` and `given_up`.
+    """
+
+    def __init__(self, ended not None, tuple answered not None, tuple given_up not None):
+        self.ended = ended
+        self.answered = answered
+        self.given_up = given_up
+
+    cpdef Ending other(self, tuple answered):
+        """For a call that is answered in another way."""
+        return Ending(self.ended, answered, self.given_up)
+
+    cdef int count(self, bint is_answered) except -1:
+        key = self.answered if is_answered else self.given_up
+        self.ended[key] += 1
+        return 0
+
+
+@cython.final
+@cython.freelist(64)
 cdef class _Outgoing:
     """What waits to be sent on one stream."""
 
-    cdef object chunks
-    cdef Py_ssize_t position  # in the first chunk
-    cdef tuple trailers
-    cdef bint is_finished
-    cdef bint is_sent
-
     def __cinit__(self):
         self.chunks = deque()
-        self.position = 0
         self.trailers = ()
-        self.is_finished = False
-        self.is_sent = False
 
 
+@cython.final
 cdef class Http2Session:
     """The server's side of one connection.
 
@@ -169,22 +197,6 @@ cdef class Http2Session:
     how much it has to let through, and the more we send, the more often it does.
     """
 
-    cdef nghttp2_session *_session
-    cdef list _events
-    # The header block that is being read: frames of others cannot come between.
-    cdef dict _block
-    cdef Py_ssize_t _block_size
-    cdef char *_buffer
-    cdef Py_ssize_t _buffer_size
-    cdef dict _outgoing
-    cdef object _error
-    cdef Py_ssize_t _header_size_max
-    cdef int32_t _last_stream_id
-    cdef readonly Py_ssize_t pending_size
-    cdef readonly int control_count
-    # Data was sent since the last ping.
-    cdef bint _is_ping_free
-
     def __cinit__(self, int stream_count_max, int header_size_max, int window_size):
         cdef nghttp2_session_callbacks *callbacks = NULL
         cdef nghttp2_option *option = NULL
@@ -192,7 +204,7 @@ cdef class Http2Session:
         self._session = NULL
         self._events = []
         self._block = None
-        self._block_size = 0
+        self._requests = {}
         self._buffer = NULL
         self._buffer_size = 0
         self._outgoing = {}
@@ -239,6 +251,9 @@ cdef class Http2Session:
         """The events of these bytes. Raises Http2Broken; what is to be sent has the reason."""
         cdef ssize_t done = nghttp2_session_mem_recv(
             self._session, <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        if self._requests:
+            for stream_id in list(self._requests):
+                self._show(stream_id)
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -286,11 +301,24 @@ cdef class Http2Session:
             self._buffer_size = wanted
         return 0
 
-    def answer(self, int32_t stream_id, tuple headers, bytes data, tuple trailers):
-        """A whole answer: `respond`, `send` and `finish` in one."""
+    cpdef answer(
+        self,
+        int32_t stream_id,
+        tuple headers,
+        bytes data,
+        tuple trailers,
+        Ending ending=None,
+    ):
+        """A whole answer: `respond`, `send` and `finish` in one.
+
+        With `ending` that counts the end of the call, which is no event then.
+        """
         cdef _Outgoing outgoing
-        self.respond(stream_id, headers)
-        outgoing = self._outgoing[stream_id]
+        if ending is not None and not self.is_open(stream_id):
+            ending.count(False)
+            return
+        outgoing = self._respond(stream_id, headers)
+        outgoing.ending = ending
         outgoing.chunks.append(data)
         self.pending_size += PyBytes_GET_SIZE(data)
         outgoing.trailers = trailers
@@ -298,14 +326,33 @@ cdef class Http2Session:
 
     def respond(self, int32_t stream_id, tuple headers):
         """Starts an answer; `send` and `finish` go on with it."""
+        self._respond(stream_id, headers)
+
+    cdef _Outgoing _respond(self, int32_t stream_id, tuple headers):
         cdef nghttp2_nv[HEADER_COUNT_MAX] pairs
         cdef nghttp2_data_provider provider
         cdef size_t count = _fill(pairs, headers)
+        cdef _Outgoing outgoing = _Outgoing()
         provider.source.ptr = NULL
         provider.read_callback = _read
-        self._outgoing[stream_id] = _Outgoing()
+        self._outgoing[stream_id] = outgoing
         self._check(
             nghttp2_submit_response(self._session, stream_id, pairs, count, &provider))
+        return outgoing
+
+    cdef bint is_open(self, int32_t stream_id) noexcept:
+        """Whether the stream can be answered."""
+        return not self._is_closed and (
+            nghttp2_session_find_stream(self._session, stream_id) is not NULL)
+
+    def close(self):
+        """The connection is lost, and with it what was not sent."""
+        cdef _Outgoing outgoing
+        self._is_closed = True
+        for outgoing in self._outgoing.values():
+            if outgoing.ending is not None:
+                outgoing.ending.count(False)
+                outgoing.ending = None
 
     def send(self, int32_t stream_id, bytes data):
         cdef _Outgoing outgoing = self._outgoing.get(stream_id)
@@ -334,6 +381,26 @@ cdef class Http2Session:
         """Tells the peer that no more streams are taken, and why."""
         nghttp2_session_terminate_session(self._session, error_code)
 
+    cdef Request _show(self, int32_t stream_id):
+        """A request that has not come at once is events like any other; None if it is not one."""
+        cdef Request request = self._requests.pop(stream_id, None)
+        if request is not None:
+            self._events.append((HEADERS, stream_id, request.headers))
+            if request.data is not None:
+                self._events.append((DATA, stream_id, request.data))
+        return request
+
+    cdef int _end(self, int32_t stream_id) except -1:
+        """The client sends no more on this stream."""
+        cdef Request request = self._requests.get(stream_id)
+        if request is not None and request.data is not None:
+            del self._requests[stream_id]
+            self._events.append((REQUEST, stream_id, request))
+        else:
+            self._show(stream_id)
+            self._events.append((END, stream_id, None))
+        return 0
+
     cdef int _check(self, int code) except -1:
         if code < 0:
             raise Http2Broken(nghttp2_strerror(code).decode())
@@ -357,7 +424,7 @@ cdef size_t _fill(nghttp2_nv *pairs, tuple headers) except? 0:
 
 cdef int _begin_frame(
     nghttp2_session *session, const nghttp2_frame_hd *head, void *user_data
-) noexcept with gil:
+) noexcept:
     """nghttp2 ignores a new stream whose number is smaller than that of an earlier one."""
     cdef Http2Session self = <Http2Session>user_data
     if head.type != FRAME_HEADERS:
@@ -371,42 +438,34 @@ cdef int _begin_frame(
 
 cdef int _begin_headers(
     nghttp2_session *session, const nghttp2_frame *frame, void *user_data
-) noexcept with gil:
+) noexcept:
     cdef Http2Session self = <Http2Session>user_data
-    self._block = {}
-    self._block_size = 0
+    self._block = HeaderBlock()
     return 0
 
 
 cdef int _header(
     nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_size,
     const uint8_t *value, size_t value_size, uint8_t flags, void *user_data
-) noexcept with gil:
+) noexcept:
     cdef Http2Session self = <Http2Session>user_data
     if self._block is None:
         return 0
-    # As HPACK counts them.
-    self._block_size += <Py_ssize_t>(name_size + value_size) + 32
-    if self._block_size > self._header_size_max:
-        return ERR_TEMPORAL_CALLBACK_FAILURE
-    key = PyUnicode_DecodeLatin1(<const char *>name, name_size, NULL)
-    text = PyUnicode_DecodeLatin1(<const char *>value, value_size, NULL)
-    if key in self._block:
-        text = f"{self._block[key]},{text}"
-    self._block[key] = text
-    return 0
+    self._block.add(name, <Py_ssize_t>name_size, value, <Py_ssize_t>value_size)
+    return ERR_TEMPORAL_CALLBACK_FAILURE if self._block.size > self._header_size_max else 0
 
 
 cdef int _frame(
     nghttp2_session *session, const nghttp2_frame *frame, void *user_data
-) noexcept with gil:
+) noexcept:
     cdef Http2Session self = <Http2Session>user_data
     cdef int32_t stream_id = frame.hd.stream_id
+    cdef HeaderBlock headers
     if frame.hd.type == FRAME_HEADERS:
         headers, self._block = self._block, None
         if headers is not None:
-            if ":method" in headers:
-                self._events.append((HEADERS, stream_id, headers))
+            if headers.has_method:
+                self._requests[stream_id] = Request(headers)
             else:
                 self.control_count += 1  # Trailers of a request have no use.
     elif frame.hd.type == FRAME_DATA:
@@ -416,29 +475,40 @@ cdef int _frame(
     elif frame.hd.type != FRAME_WINDOW_UPDATE:
         self.control_count += 1
     if frame.hd.type in (FRAME_DATA, FRAME_HEADERS) and frame.hd.flags & FLAG_END_STREAM:
-        self._events.append((END, stream_id, None))
+        self._end(stream_id)
     return 0
 
 
 cdef int _data(
     nghttp2_session *session, uint8_t flags, int32_t stream_id, const uint8_t *data, size_t size,
     void *user_data
-) noexcept with gil:
+) noexcept:
     cdef Http2Session self = <Http2Session>user_data
+    cdef Request request = self._requests.get(stream_id)
     piece = PyBytes_FromStringAndSize(<const char *>data, size)
+    if request is not None and request.data is None:
+        request.data = piece
+        return 0
+    self._show(stream_id)
     self._events.append((DATA, stream_id, piece))
     return 0
 
 
 cdef int _closed(
     nghttp2_session *session, int32_t stream_id, uint32_t error_code, void *user_data
-) noexcept with gil:
+) noexcept:
     cdef Http2Session self = <Http2Session>user_data
     cdef _Outgoing outgoing = self._outgoing.pop(stream_id, None)
     cdef bint is_sent = False
     if outgoing is not None:
-        self.pending_size -= sum([len(each) for each in outgoing.chunks]) - outgoing.position
+        for chunk in outgoing.chunks:
+            self.pending_size -= len(chunk)
+        self.pending_size += outgoing.position
         is_sent = outgoing.is_sent and not error_code
+        if outgoing.ending is not None:
+            outgoing.ending.count(is_sent)
+            return 0
+    self._show(stream_id)
     self._events.append((CLOSED, stream_id, is_sent))
     return 0
 
@@ -446,7 +516,7 @@ cdef int _closed(
 cdef ssize_t _read(
     nghttp2_session *session, int32_t stream_id, uint8_t *buffer, size_t length,
     uint32_t *data_flags, nghttp2_data_source *source, void *user_data
-) noexcept with gil:
+) noexcept:
     cdef Http2Session self = <Http2Session>user_data
     cdef _Outgoing outgoing = self._outgoing.get(stream_id)
     cdef nghttp2_nv[HEADER_COUNT_MAX] pairs

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from roquet.grpc.calls import Call, EndpointFigures, GrpcStatus
 from roquet.grpc.codes import Code, RefusedCall, refusal_status
-from roquet.grpc.connection import MessageStream
+from roquet.grpc.connection import FastCalls, GrpcConnection, MessageStream
 from roquet.grpc.schema import SERVICE, Message, pb
 from roquet.grpc.signatures import of_end, of_group, of_receipt, of_receive, of_route, of_sends
 from roquet.grpc.telemetry import SettingsTaker, Telemetry, heartbeat, notify_termination
@@ -44,6 +44,9 @@ class Service(SettingsTaker, Protocol):
     """
 
     figures: EndpointFigures
+
+    def begin_fast_calls(self, connection: GrpcConnection) -> FastCalls | None:
+        """What takes calls of this turn of the loop that leave nothing to decide, if anything."""
 
     def query_route(self, call: Call, request: Message) -> Message | None: ...
 
@@ -119,6 +122,9 @@ class Endpoint:
         if method is None:
             return Telemetry(self._service, call)
         return _Request(self._service, call, method)
+
+    def begin_fast_calls(self, connection: GrpcConnection) -> FastCalls | None:
+        return self._service.begin_fast_calls(connection)
 
 
 @final

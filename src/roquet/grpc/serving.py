@@ -29,7 +29,7 @@ async def serve_service(
     endpoint = Endpoint(service)
 
     def new_connection(server: Server, deadlines: DeadlineSweep) -> GrpcConnection:
-        return GrpcConnection(server, endpoint.open_call, deadlines, limits, budget)
+        return GrpcConnection(server, endpoint, deadlines, limits, budget)
 
     server = Server(None, clock, new_connection=new_connection, tls=tls, budget=budget)
     service.figures.connection_count = lambda: server.connection_count

@@ -6,7 +6,7 @@
     SIZED      a varint with the size, and that many bytes: a text, bytes or a message
 
 Messages are written from their end: the size of what is inside is known when it comes before it.
-Nothing here checks that there is room: the caller has.
+Nothing checks that there is room for what is written: the caller has.
 """
 
 from libc.string cimport memcpy
@@ -19,6 +19,9 @@ cdef enum:
     # Of a field of a text or a message beside it, without large numbers of fields.
     FIELD_HEAD_SIZE_MAX = 7
     NUMBER_SIZE_MAX = 12
+    # Of fields whose numbers are 1 to 63.
+    _KEY_MIN = 8
+    _KEY_MAX = 511
 
 
 cdef inline Py_ssize_t varint_size(uint64_t value) noexcept nogil:
@@ -57,3 +60,58 @@ cdef inline uint8_t* put_span(uint8_t* end, Span text) noexcept nogil:
 
 cdef inline uint8_t* put_text(uint8_t* end, int field, Span text) noexcept nogil:
     return put_head(put_span(end, text), field, end)
+
+
+# Reading
+
+cdef struct Field:
+    int number, kind
+    # Of a VARINT, or the bytes of one that is SIZED.
+    uint64_t value
+    Span text
+
+
+cdef inline bint _read_varint(Span* rest, uint64_t* value) noexcept nogil:
+    """Whether there is one that fits."""
+    cdef int shift = 0
+    cdef uint8_t byte
+    value[0] = 0
+    while rest.size and shift < 63:
+        byte = rest.start[0]
+        rest.start += 1
+        rest.size -= 1
+        value[0] |= <uint64_t>(byte & 127) << shift
+        if byte < 128:
+            return True
+        shift += 7
+    return False
+
+
+cdef inline bint next_field(Span* rest, Field* field) noexcept nogil:
+    """Takes one from the start of `rest`; False if none of the two kinds is there as a whole."""
+    cdef uint64_t key, size
+    if not _read_varint(rest, &key) or not _KEY_MIN <= key <= _KEY_MAX:
+        return False
+    field.number, field.kind = <int>(key >> 3), <int>(key & 7)
+    if field.kind == VARINT:
+        return _read_varint(rest, &field.value)
+    if field.kind != SIZED or not _read_varint(rest, &size) or size > <uint64_t>rest.size:
+        return False
+    field.text = Span(rest.start, <Py_ssize_t>size)
+    rest.start += size
+    rest.size -= <Py_ssize_t>size
+    return True
+
+
+cdef inline bint is_shown(Span text, uint8_t lowest) noexcept nogil:
+    """Whether all of it is ASCII from `lowest` on, and nothing that controls."""
+    cdef Py_ssize_t index
+    for index in range(text.size):
+        if not lowest <= text.start[index] < 127:
+            return False
+    return True
+
+
+cdef inline bint is_word(Span text) noexcept nogil:
+    """ASCII without spaces, and not empty."""
+    return text.size > 0 and is_shown(text, 33)

@@ -46,21 +46,31 @@ class Echo:
         self._call.finish()
 
 
+class Echoes:
+    """What is called is added to `calls`."""
+
+    def __init__(self, calls: list[Call]) -> None:
+        self._calls = calls
+
+    def open_call(self, call: Call) -> Echo | None:
+        self._calls.append(call)
+        return Echo(call) if call.method.endswith("Echo") else None
+
+    def begin_fast_calls(self, _connection: GrpcConnection) -> None:
+        """Every call is a stream."""
+
+
 @asynccontextmanager
 async def served(limits: GrpcLimits = LIMITS) -> AsyncIterator[tuple[int, list[Call]]]:
     clock = SystemClock()
     budget = ConnectionBudget(clock)
     calls: list[Call] = []
 
-    def open_call(call: Call) -> Echo | None:
-        calls.append(call)
-        return Echo(call) if call.method.endswith("Echo") else None
-
     server = Server(
         None,
         clock,
         new_connection=lambda owner, deadlines: GrpcConnection(
-            owner, open_call, deadlines, limits, budget
+            owner, Echoes(calls), deadlines, limits, budget
         ),
         budget=budget,
     )

@@ -5,8 +5,8 @@ What is for one pop becomes one record of the journal. No ack is answered before
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import NamedTuple, final
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol, final
 
 from roquet.broker.broker import Broker
 from roquet.broker.messages.acks import OnTimeout
@@ -22,12 +22,39 @@ from roquet.protocol.codes import ResponseCode
 Result = Message | PopKey
 
 
+class WaitingAck(Protocol):
+    """A call whose acks are not written yet."""
+
+    def answer(self, statuses: Mapping[PopKey, Message], late: Message | None) -> None:
+        """With the statuses of pops, and `late` instead of each success."""
+
+    def give_up(self, text: str) -> None:
+        """The broker is gone."""
+
+
 class Ack(NamedTuple):
     """A call, with a result for each of its entries."""
 
     call: Call
     request: Message
     results: list[Result]
+
+    def answer(self, statuses: Mapping[PopKey, Message], late: Message | None) -> None:
+        found = statuses_of(self.results, statuses, late)
+        self.call.answer(ack_answer(self.request, found).SerializeToString())
+
+    def give_up(self, text: str) -> None:
+        self.call.finish(GrpcStatus.UNAVAILABLE, text)
+
+
+def statuses_of(
+    results: Iterable[Result], statuses: Mapping[PopKey, Message], late: Message | None
+) -> list[Message]:
+    """Of the entries of a call."""
+    found = [statuses[each] if isinstance(each, PopKey) else each for each in results]
+    if late is not None:
+        return [late if each.code == Code.OK else each for each in found]
+    return found
 
 
 @final
@@ -36,7 +63,7 @@ class AckTurn:
 
     def __init__(self, serving: Callable[[], Broker | None]) -> None:
         self._serving = serving
-        self._acks: list[Ack] = []
+        self._acks: list[WaitingAck] = []
         self._offsets: dict[PopKey, list[int]] = {}
         # Of what is written already.
         self._end = 0
@@ -46,7 +73,7 @@ class AckTurn:
         self._offsets.setdefault(key, []).append(offset)
         return key
 
-    def add(self, ack: Ack, end: int) -> None:
+    def add(self, ack: WaitingAck, end: int) -> None:
         """Answered when all of it is written, and the log is safe up to `end`."""
         if not self._acks:
             asyncio.get_running_loop().call_soon(self.flush)
@@ -63,7 +90,7 @@ class AckTurn:
         broker = self._serving()
         if broker is None:
             for each in acks:
-                each.call.finish(GrpcStatus.UNAVAILABLE, "the broker restarts")
+                each.give_up("the broker restarts")
             return
         statuses = {}
         for key, acked in offsets.items():
@@ -77,15 +104,14 @@ class AckTurn:
         )
 
 
-def _answer_all(acks: list[Ack], statuses: dict[PopKey, Message], code: ResponseCode) -> None:
-    late = _OK
+def _answer_all(
+    acks: list[WaitingAck], statuses: dict[PopKey, Message], code: ResponseCode
+) -> None:
+    late = None
     if code is not ResponseCode.SUCCESS:
         late = status_of(code_of(code), "the message may come again")
-    for call, request, results in acks:
-        found = [statuses[each] if isinstance(each, PopKey) else each for each in results]
-        if late is not _OK:
-            found = [late if each.code == Code.OK else each for each in found]
-        call.answer(ack_answer(request, found).SerializeToString())
+    for each in acks:
+        each.answer(statuses, late)
 
 
 _OK = status_of(Code.OK)

@@ -1,8 +1,9 @@
 """SendMessage, EndTransaction, RecallMessage: from the message of an SDK to one that is stored."""
 
 import re
-from itertools import count
-from typing import Final
+from typing import Final, final
+
+import msgspec
 
 from roquet.broker.broker import Broker
 from roquet.broker.delays.postponing import append_waiting, postponed
@@ -10,6 +11,7 @@ from roquet.broker.delays.recall import handle_of, recall
 from roquet.broker.handlers.answers import check_takes_messages
 from roquet.broker.messages.acks import OnTimeout
 from roquet.broker.messages.appending import NewMessage, append_message, stored_record
+from roquet.broker.settings.config import BrokerConfig
 from roquet.broker.transactions.phases import commit, open_half, prepare, roll_back
 from roquet.grpc.calls import Call
 from roquet.grpc.clients import transaction_id_of
@@ -29,9 +31,12 @@ from roquet.grpc.names import topic_name
 from roquet.grpc.outgoing import check_request, checked_kind, queue_index, stored_properties
 from roquet.grpc.route_form import accepted_types
 from roquet.grpc.schema import Message, pb
+from roquet.net.errors import Refused
 from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import Permission, ResponseCode
 from roquet.protocol.command import Command
+from roquet.protocol.errors import ProtocolError
+from roquet.protocol.messages.drafts import RecordDraft
 from roquet.protocol.messages.message import Property, SysFlag
 from roquet.protocol.messages.properties import properties_text
 from roquet.protocol.messages.record import read_record
@@ -41,10 +46,80 @@ from roquet.store.appends import Appended
 _WRITE: Final = int(Permission.WRITE)
 _TRANSACTION_ID: Final = re.compile(r"[0-9A-F]{16}", re.ASCII)
 _ENDS: Final = {Resolution.COMMIT: commit, Resolution.ROLLBACK: roll_back}
-# Which queue is next is of no importance: any start will do.
-_turns = count()
 # A request of remoting tells the version of its client, and old ones get other codes.
 _NEW_CLIENT: Final = Command(0, version=2**31 - 1)
+
+
+@final
+class Turns:
+    """Sends take turns in the queues of a topic; `number` is that of the next one.
+
+    Which queue comes first is of no importance: all topics share it.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def draw(self) -> int:
+        self.number += 1
+        return self.number - 1
+
+
+turns: Final = Turns()
+
+
+class FastTopic(msgspec.Struct, frozen=True):
+    """What holds for all sends to a topic, as long as its settings and the broker's are these."""
+
+    settings: TopicConfig
+    takes_normal: bool
+    # Messages of message groups.
+    takes_groups: bool
+    # What the records of all sends have in common.
+    draft: RecordDraft
+
+
+def fast_topic(broker: Broker, name: str) -> FastTopic | None:
+    """None if every send to it is left to `send_message`."""
+    try:
+        topic = found_topic(broker, pb.Resource(name=name))
+        _check_writable(broker, topic)
+        draft = RecordDraft(
+            queue_id=0,
+            flag=0,
+            sys_flag=0,
+            born_timestamp=0,
+            born_host=broker.messages.store_host,  # Replaced by that of each sender.
+            store_host=broker.messages.store_host,
+            body=b"",
+            topic=name.encode(),
+            properties=properties_text(_added_properties(broker.config)).encode(),
+            has_checksum=broker.messages.has_checksums,
+        )
+    except (Refused, ProtocolError):
+        return None
+    accepted = accepted_types(topic.attributes)
+    return FastTopic(
+        settings=topic,
+        takes_normal=MessageType.NORMAL in accepted,
+        takes_groups=MessageType.FIFO in accepted,
+        draft=draft,
+    )
+
+
+def _check_writable(broker: Broker, topic: TopicConfig) -> None:
+    """Raises RefusedCall."""
+    if not topic.perm & broker.config.permission & _WRITE or topic.write_queue_nums <= 0:
+        raise RefusedCall(Code.FORBIDDEN, f"topic {topic.topic_name!r} is not writable")
+
+
+def _added_properties(config: BrokerConfig) -> dict[str, str]:
+    """What the broker adds to those of every message."""
+    return {
+        Property.CLUSTER: config.cluster_name,
+        Property.MESSAGE_REGION: config.region_id,
+        Property.TRACE_ON: str(config.trace_on).lower(),
+    }
 
 
 def send_message(broker: Broker, call: Call, request: Message) -> None:
@@ -54,12 +129,11 @@ def send_message(broker: Broker, call: Call, request: Message) -> None:
     broker.messages.late_sends.check()
     check_request(messages)
     topic = found_topic(broker, messages[0].topic)
-    if not topic.perm & broker.config.permission & _WRITE or topic.write_queue_nums <= 0:
-        raise RefusedCall(Code.FORBIDDEN, f"topic {topic.topic_name!r} is not writable")
+    _check_writable(broker, topic)
     # All are checked before the first one is stored.
     accepted, now_ms = accepted_types(topic.attributes), broker.clock.now_ms()
     kinds = [checked_kind(topic.topic_name, accepted, each, now_ms) for each in messages]
-    queue_id = queue_index(messages, topic.write_queue_nums, next(_turns))
+    queue_id = queue_index(messages, topic.write_queue_nums, turns.draw())
     stored = [
         _append(broker, call, topic, queue_id, each, kind)
         for each, kind in zip(messages, kinds, strict=True)
@@ -120,11 +194,8 @@ def _append(
 ) -> tuple[Appended, str]:
     """Where it is stored, and what it can be recalled with. Raises Refused."""
     system = message.system_properties
-    config = broker.config
     properties = stored_properties(topic.topic_name, message, kind)
-    properties[Property.CLUSTER] = config.cluster_name
-    properties[Property.MESSAGE_REGION] = config.region_id
-    properties[Property.TRACE_ON] = str(config.trace_on).lower()
+    properties |= _added_properties(broker.config)
     new = NewMessage(
         topic=topic.topic_name,
         queue_id=queue_id,

@@ -8,9 +8,11 @@ from roquet.broker.membership import connection_lost
 from roquet.grpc.calls import Call, EndpointFigures, GrpcStatus
 from roquet.grpc.clients import GrpcClient, GrpcClients
 from roquet.grpc.codes import refusal_status
+from roquet.grpc.connection import GrpcConnection
 from roquet.grpc.in_broker.ack_turn import AckTurn
 from roquet.grpc.in_broker.acking import ack_message, change_invisible_duration, forward_to_dlq
 from roquet.grpc.in_broker.elsewhere import Elsewhere
+from roquet.grpc.in_broker.fast_calls import FastCalls
 from roquet.grpc.in_broker.receiving import receive_message
 from roquet.grpc.in_broker.registration import Held, register, release, renew
 from roquet.grpc.in_broker.routing import TopicElsewhere, query_assignment, query_route
@@ -47,6 +49,17 @@ class BrokerService:
         self._elsewhere = Elsewhere()
         self._ack_turn = AckTurn(serving)
         self.clients: GrpcClients[Held] = GrpcClients(self)
+        # Those of the broker that served last.
+        self._fast_calls: FastCalls | None = None
+
+    def begin_fast_calls(self, connection: GrpcConnection) -> FastCalls | None:
+        broker = self._serving()
+        if broker is None or broker.access.guard is not None:
+            return None  # With access control, the rights of each call are looked up.
+        if self._fast_calls is None or self._fast_calls.broker is not broker:
+            self._fast_calls = FastCalls(broker, self.figures, self._ack_turn, self.clients)
+        self._fast_calls.begin(connection)
+        return self._fast_calls
 
     @property
     def unavailable(self) -> str | None:

@@ -11,6 +11,7 @@ from roquet.clock import Clock
 from roquet.grpc.calls import Call, EndpointFigures, GrpcStatus
 from roquet.grpc.clients import GrpcClients
 from roquet.grpc.codes import Code, RefusedCall, refusal_status
+from roquet.grpc.connection import GrpcConnection
 from roquet.grpc.names import group_name, topic_name
 from roquet.grpc.proxy.cluster import Cluster, queues_of, refusal_of
 from roquet.grpc.proxy.receiving import ProxyClient, Receiving, RenewedMessage
@@ -136,6 +137,9 @@ class ProxyService:
             call.finish(GrpcStatus.UNAVAILABLE, str(error))
 
     # Methods.
+
+    def begin_fast_calls(self, _connection: GrpcConnection) -> None:
+        """Every call is one of the cluster."""
 
     def query_route(self, call: Call, request: Message) -> None:
         self._answer(call, pb.QueryRouteResponse, self._query_route(request))
