@@ -1,25 +1,30 @@
 """The rows of a key leave all tables of a lake, and all files, by a real Spark."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from roquet.pipeline.errors import BadOption
-from roquet.pipeline.jobs import forget as job
+from roquet.pipeline.errors import BadLake, BadOption
+from roquet.pipeline.jobs import compact as compact_job, forget as job
+from roquet.pipeline.jobs.compact import CompactPlan, compact
 from roquet.pipeline.jobs.forget import ForgetPlan, ForgetReport, check_forget, forget
 from roquet.pipeline.jobs.latest import LatestRows
+from roquet.pipeline.lake.forgetting import rewrite_without
 from roquet.pipeline.lake.json_columns import JsonColumns
 from roquet.pipeline.lake.metadata import LakeSettings
 from roquet.pipeline.lake.opening import open_existing_lake, open_lake
 from roquet.pipeline.lake.table import Rewrite, TableLake
 from roquet.pipeline.planning import QueueRange
+from roquet.pipeline.queries import run_tasks
 from tests.support.gates import few
 from tests.support.keyed_messages import add_keyed
 from tests.support.lake_pieces import QUEUE
-from tests.support.lake_rows import compact_all, message_batch, staged_rows
+from tests.support.lake_rows import NOON, compact_all, message_batch, staged_rows
 from tests.support.table_judges import JUDGES
 from tests.support.table_places import new_settings
 
@@ -103,6 +108,53 @@ def test_what_others_commit_meanwhile_stays_and_is_searched(
     assert not any("ann" in key.split() for key in keys_in_files(lake))
     rows = JUDGES[lake.settings.format].rows(lake.place)
     assert "carl" in rows["keys"].to_pylist()
+
+
+def test_a_compactor_goes_on_without_the_files_that_are_removed_meanwhile(
+    spark: SparkSession, lake: TableLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are planned, then rewritten, and removed at once."""
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.setattr(compact_job, "run_tasks", run_tasks)
+        assert forget(spark, ForgetPlan(lake=lake.place, key="ann")).is_complete
+        return run_tasks(*arguments)
+
+    monkeypatch.setattr(compact_job, "run_tasks", overtaken)
+    plan = CompactPlan(lake=lake.place, now=NOON + timedelta(days=9))
+    report = compact(spark, plan)
+    assert report.is_complete
+    assert (report.files_before, report.files_after, report.lake_files) == (2, 1, 1)
+    rows = JUDGES[lake.settings.format].rows(lake.place)
+    assert sorted(rows["keys"].to_pylist()) == ["anna", "bob", "bob", "bob x"]
+
+
+def test_a_file_that_a_table_lists_and_that_is_gone_is_reported(
+    spark: SparkSession, lake: TableLake
+) -> None:
+    assert isinstance(lake.place, Path)
+    (lake.place / lake.files()[0].path).unlink()
+    with pytest.raises(BadLake, match="is missing: the lake lists it"):
+        compact(spark, CompactPlan(lake=lake.place, now=NOON + timedelta(days=9)))
+
+
+def test_files_are_searched_once_though_others_commit_all_the_time(
+    spark: SparkSession, lake: TableLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would never be faster than a job that commits each second."""
+    searched: list[str] = []
+
+    def busy(session: SparkSession, work: Any, paths: Sequence[Any]) -> Any:
+        found = run_tasks(session, work, paths)
+        if work.func is rewrite_without and len(searched) < 9:
+            searched.extend(paths)
+            add_keyed(lake, 5, len(searched), "ann", decoder=COLUMNS)
+        return found
+
+    monkeypatch.setattr(job, "run_tasks", busy)
+    report = forget(spark, ForgetPlan(lake=lake.place, key="ann"))
+    assert report.is_complete
+    assert len(searched) == len(set(searched)) == 9
 
 
 @pytest.mark.parametrize("step", few([2, 1, 3, 4], 1, "the same at other steps"))

@@ -4,7 +4,7 @@ Tasks stage the compacted files; the driver lets them replace the others, some d
 time. It can be killed at any moment and restarted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from roquet.notebook_html import report_html
-from roquet.pipeline.errors import BadOption
+from roquet.pipeline.errors import BadLake, BadOption
 from roquet.pipeline.lake.compaction import (
     PlannedCompaction,
     in_rounds,
@@ -99,17 +99,25 @@ def compact(
     `on_published` gets the total number of files to compact.
     """
     with open_existing_lake(plan.lake, LakeRole.COMPACTOR) as lake:
-        closed_before = (plan.now or datetime.now(UTC)) - plan.grace
-        wanted = planned_compactions(lake.files(), closed_before, plan.target_size)
         done: list[PlannedCompaction] = []
         bytes_after = 0
-        for compactions in in_rounds(wanted, _ROUND_SIZE):
-            if stop is not None and stop.is_set():
-                break
-            entry = _compact(spark, lake, compactions)
-            done += compactions
+        waiting = _rounds(lake, plan)
+        while waiting and not (stop is not None and stop.is_set()):
+            compactions = waiting.pop(0)
+            made = _written(spark, lake, compactions)
+            _check_unlisted(lake, [each for each in made if isinstance(each, str)])
+            entry = lake.compact([each for each in made if isinstance(each, Compaction)])
+            listed = {each.file.path for each in entry.compacted}
+            done += [
+                wanted
+                for wanted, each in zip(compactions, made, strict=True)
+                if isinstance(each, Compaction) and each.file.path in listed
+            ]
             bytes_after += sum(compaction.file.bytes for compaction in entry.compacted)
-            on_published(entry, sum(len(compaction.files) for compaction in wanted))
+            if len(listed) < len(made):
+                waiting = _rounds(lake, plan)
+            wanted_now = [*done, *(each for round_ in waiting for each in round_)]
+            on_published(entry, sum(len(each.files) for each in wanted_now))
         removed = _removed(lake, plan)
         totals = lake.totals()
         return CompactReport(
@@ -121,7 +129,7 @@ def compact(
             bytes_after=bytes_after,
             lake_messages=totals.messages,
             lake_files=totals.files,
-            is_complete=len(done) == len(wanted),
+            is_complete=not waiting,
             files_removed=removed,
         )
 
@@ -135,15 +143,43 @@ def _removed(lake: OpenLake, plan: CompactPlan) -> int:
     return count
 
 
-def _compact(
+def _rounds(lake: OpenLake, plan: CompactPlan) -> list[list[PlannedCompaction]]:
+    """By what the lake has now."""
+    closed_before = (plan.now or datetime.now(UTC)) - plan.grace
+    wanted = planned_compactions(lake.files(), closed_before, plan.target_size)
+    return list(in_rounds(wanted, _ROUND_SIZE))
+
+
+def _written(
     spark: SparkSession, lake: OpenLake, compactions: list[PlannedCompaction]
-) -> LakeEntry:
+) -> list[Compaction | str]:
+    """Each, or the first of its files that is gone."""
     # Names files; messages that are added meanwhile may take the number of the entry itself.
     number = lake.state.entry_number + 1
     work = partial(_write, lake.staging, number)
-    return lake.compact(run_tasks(spark, work, list(enumerate(compactions))))
+    return run_tasks(spark, work, list(enumerate(compactions)))
 
 
-def _write(staging: Staging, number: int, part: tuple[int, PlannedCompaction]) -> Compaction:
+def _write(staging: Staging, number: int, part: tuple[int, PlannedCompaction]) -> Compaction | str:
     index, wanted = part
-    return write_compaction(staging, wanted, (number, index))
+    try:
+        return write_compaction(staging, wanted, (number, index))
+    except FileNotFoundError:
+        return _first_gone(staging, wanted)
+
+
+def _first_gone(staging: Staging, wanted: PlannedCompaction) -> str:
+    for each in wanted.files:
+        try:
+            with staging.read(each.path):
+                pass
+        except FileNotFoundError:
+            return each.path
+    raise BadLake(f"files of {wanted.directory} come and go: run this job again")
+
+
+def _check_unlisted(lake: OpenLake, gone: Sequence[str]) -> None:
+    """Raises BadLake for a file that is gone, and that the lake still lists."""
+    listed = {each.path for each in lake.files()} if gone else set()
+    if missing := [path for path in gone if path in listed]:
+        raise BadLake(f"{lake.place}: {missing[0]} is missing: the lake lists it")

@@ -113,7 +113,7 @@ def forget(spark: SparkSession, plan: ForgetPlan) -> ForgetReport:
     lake = open_existing_lake(plan.lake)
     assert isinstance(lake, TableLake)
     rewritten = {
-        suffix: until_accepted(lake.place, partial(_rewrite, spark, plan, suffix, table))
+        suffix: until_accepted(lake.place, partial(_rewrite, spark, plan, suffix, table, {}))
         for suffix, table in lake.tables.items()
     }
     removed = lake.expire(timedelta(0)) + lake.remove_orphans(plan.orphans)
@@ -124,17 +124,25 @@ def forget(spark: SparkSession, plan: ForgetPlan) -> ForgetReport:
 
 
 def _rewrite(
-    spark: SparkSession, plan: ForgetPlan, suffix: str, table: LakeTable
+    spark: SparkSession,
+    plan: ForgetPlan,
+    suffix: str,
+    table: LakeTable,
+    searched: dict[str, RewrittenFile],
 ) -> list[RewrittenFile]:
-    """Raises CommitRefused if another process was faster, BadLake and QueryFailed."""
+    """`searched` are files of attempts before, which do not change: only others are read.
+
+    Raises CommitRefused if another process was faster, BadLake and QueryFailed.
+    """
     table.refresh()
     place = beside(plan.lake.absolute(), suffix)
     paths = [each.path for each in table.files()]
     work = partial(rewrite_without, place, plan.forgotten)
-    found = run_tasks(spark, work, paths)
+    found = run_tasks(spark, work, [path for path in paths if path not in searched])
+    searched |= {each.path: each for each in found if each is not None}
     if None in found:
         raise CommitRefused(f"{place}: another process removed files meanwhile")
-    changed = [each for each in found if each is not None and each.removed]
+    changed = [searched[path] for path in paths if searched[path].removed]
     # Even if there is nothing to remove: whoever made newest rows of what was there before is
     # refused, and makes them again.
     if changed or suffix == LATEST_SUFFIX:

@@ -69,13 +69,12 @@ def write_compaction(
 ) -> Compaction:
     """Writes the file in a task; it is durable, and no reader sees it yet.
 
-    `name` are the numbers of an entry and of the file. Raises BadLake.
+    `name` are the numbers of an entry and of the file. Raises BadLake, and FileNotFoundError for
+    a file that another process compacted or rewrote, and removed.
     """
     staging.check_visible()
     try:
         made = _write(staging, planned, name)
-    except FileNotFoundError as error:
-        raise BadLake(f"{error.filename or error} is missing: the lake lists it") from None
     except pa.ArrowException as error:
         raise BadLake(f"files of {planned.directory} cannot be compacted: {error}") from None
     if made.rows != planned.row_count:
