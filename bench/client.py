@@ -3,8 +3,9 @@
 The others are the published Python client `rocketmq` 0.4.4, which wraps a C++ library, and Apache's
 Java client. Each mode runs in a process of its own (`clients/`), clients take turns, and the best
 turn counts. Only ratios mean anything: machines are noisy. What cannot be had here is left out,
-with the reason. `--quick` has one short turn. At the end is what a burst asks of the program that
-sends it, next to a burst of coroutines that do nothing, and the threads of many consumers.
+with the reason. `--quick` has one short turn; `--write` puts our rows into docs/performance.md. At
+the end is what a burst asks of the program that sends it, next to a burst of coroutines that do
+nothing, and the threads of many consumers.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count as numbers
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.broker import TUNED_JVM
+from bench.rig.measured_page import write_measured
 
 from roquet.protocol.codes import RequestCode, ResponseCode
 from roquet.protocol.headers.groups import UpdateConsumerOffsetHeader
@@ -31,6 +33,7 @@ from tests.support.our_cluster import OurCluster
 from tests.support.topics import create_topic
 
 CLIENTS = Path(__file__).with_name("clients")
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 OTHER_PYTHON = "rocketmq==0.4.4"
 QUEUE_COUNT = 8
 FULL_TOPIC = "bench-full"
@@ -214,6 +217,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one short turn")
     parser.add_argument("--ours-only", action="store_true", help="without the other clients")
+    parser.add_argument("--write", action="store_true", help="our rows into docs/performance.md")
     options = parser.parse_args()
     seconds, count, rounds = (2.0, 100_000, 1) if options.quick else (5.0, 500_000, 3)
     sending, reading = sending_contests(), reading_contests()
@@ -249,6 +253,9 @@ def main() -> None:
         report(contest)
     for burst in bursts:
         burst.report()
+    if options.write:
+        command = " ".join(["python bench/client.py", *sys.argv[1:]])
+        write_measured(PAGE, "client", [*table(contests)], command)
 
 
 def rows_of(contests: Sequence[Contest]) -> list[Row]:
@@ -296,6 +303,18 @@ def run_client(row: Row, scratch: Path, arguments: Sequence[str]) -> Figures:
     return Figures(
         count / figures["seconds"], figures["cpu_s"] / count * 1e6, figures.get("p50_us")
     )
+
+
+def table(contests: Sequence[Contest]) -> Iterator[str]:
+    """What the page has: our rows of all contests."""
+    yield "| one client | messages/s | CPU us | p50, us |"
+    yield "|---|---|---|---|"
+    for contest in contests:
+        for row in contest.rows:
+            if row.client is OURS and row.best is not None:
+                what = contest.title + row.name.removeprefix("ours")
+                p50 = "" if row.best.p50_us is None else f"{row.best.p50_us:.0f}"
+                yield f"| {what} | {row.best.rate:,.0f} | {row.best.cpu_us:.1f} | {p50} |"
 
 
 def report(contest: Contest) -> None:
