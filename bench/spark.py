@@ -14,6 +14,7 @@ import argparse
 import compileall
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -80,6 +81,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", action="store_true", help="the tables into docs/performance.md")
     given = parser.parse_args()
+    # Servers have sessions of their own: they end with this program, and only with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     parts = given.parts or list(PARTS)
     compile_once()
     with tempfile.TemporaryDirectory(prefix="roquet-bench-") as name, servers(Path(name)) as place:
@@ -241,8 +244,11 @@ def compare_kafka(spark: SparkSession, place: Place, rounds: int) -> list[str]:
     with kafka_server(place.scratch) as address:
         sources = Sources(spark, place.scratch, ours, address, place.rows)
         sources.fill()
-        rows = table(list(compare(sources, rounds)), place.rows)
-    print("\n".join(["", *rows]), flush=True)
+        print(flush=True)
+        rows = []
+        for row in table(compare(sources, rounds), place.rows):
+            print(row, flush=True)
+            rows.append(row)
     return rows
 
 
