@@ -4,8 +4,7 @@ A thread that sends one message after the other would wait longer for the event 
 has to be woken and to wake it, than for the broker. So its first attempts have a socket of their
 own. Nothing else has: the attempt is that of `fast_send.py`, with the same frame, and whatever it
 ends in but "stored" is judged, and tried again, in the loop by `sender.py`. One thread at a time
-sends like this, while the loop has nothing in flight: many at once are better served by the loop,
-which writes their requests together.
+sends like this: many at once are better served by the loop, which writes their requests together.
 """
 
 import logging
@@ -70,9 +69,7 @@ class DirectSends:
 
     def send(self, message: Message, timeout_s: float) -> SendReceipt | None:
         """None if it is left to the loop: then nothing was done. Raises as `AsyncProducer.send`."""
-        # Without the lock: what the loop has in flight changes at any time.
-        is_left = self._way is not None and self._way.is_beside_others
-        if type(message) is not Message or is_left or not self._lock.acquire(blocking=False):
+        if type(message) is not Message or not self._lock.acquire(blocking=False):
             return None
         try:
             if self._is_over or (way := self._opened()) is None:
@@ -128,18 +125,9 @@ class _Way:
     def __init__(self, accumulator: Accumulator, sends: ThreadSends) -> None:
         self._config = accumulator.config
         self._clock = accumulator.clock
-        self._sends = sends.sends
-        self._messages = sends.messages
-        self._unique_ids = sends.unique_ids
-        self._peers = sends.peers
-        self._window = sends.window
+        self._sends, self._messages, self._unique_ids, self._peers = sends
         self._connections: dict[str, BlockingConnection] = {}
         self._left_until_s: dict[str, float] = {}
-
-    @property
-    def is_beside_others(self) -> bool:
-        """Whether the loop has sends in flight."""
-        return self._window.count > 0
 
     def ready(self, message: Message) -> Ready:
         """Raises BadArgument."""

@@ -459,7 +459,6 @@ class Accumulator:
             FastMessages(self.config, unique_ids, clock),
             unique_ids,
             instance.peers,
-            session.window,
         )
 
     async def send_on(self, ready: Ready, first: EndedAttempt, timeout_s: float) -> SendReceipt:

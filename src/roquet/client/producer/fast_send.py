@@ -29,7 +29,6 @@ from roquet.client.producer.outgoing import (
 )
 from roquet.client.producer.queue_choice import QueueRounds
 from roquet.client.producer.receipt import SendReceipt
-from roquet.client.producer.window import Window
 from roquet.client.queue_ref import QueueRef
 from roquet.clock import Clock
 from roquet.net.connection import Connection
@@ -210,8 +209,6 @@ class ThreadSends(NamedTuple):
     messages: FastMessages
     unique_ids: UniqueIdMaker
     peers: Peers
-    # Of the loop, to see what is in flight there.
-    window: Window
 
 
 def made_ready(

@@ -217,27 +217,6 @@ async def test_others_do_not_wait_for_the_thread_that_sends() -> None:
     assert producer.statistics().stored_count == 3
 
 
-async def test_while_the_loop_has_sends_in_flight_it_makes_those_of_threads_too() -> None:
-    async with scripted_cluster("a") as cluster:
-        broker = cluster.brokers[0]
-        noted = Noted(in_turn(accept, accept, stay_silent, accept, accept), [])
-        broker.script = noted
-        producer = await asyncio.to_thread(opened, cluster)
-        try:
-            for _ in range(2):
-                await asyncio.to_thread(producer.send, MESSAGE)
-            submitted = producer.submit(MESSAGE)
-            await eventually(lambda: bool(broker.parked))
-            await asyncio.to_thread(producer.send, MESSAGE)
-            broker.answer_parked()
-            await asyncio.wrap_future(submitted)
-            await asyncio.to_thread(producer.send, MESSAGE)
-        finally:
-            await asyncio.to_thread(producer.close)
-    of_loop, own, *rest = noted.ports
-    assert rest == [of_loop, of_loop, own]
-
-
 async def test_a_send_that_waits_when_its_producer_is_closed_may_be_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
