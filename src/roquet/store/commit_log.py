@@ -197,7 +197,10 @@ class CommitLog(LogCursor):
         file = self._run.file_at(physical_offset)
         if file is None or physical_offset >= self.end:
             raise BadRecord(physical_offset, "not in the log")
-        must_have = file.must_have_checksums and self.checksummed.part_at(physical_offset).must_have
+        must_have = (
+            physical_offset >= file.checksums_from
+            and self.checksummed.part_at(physical_offset).must_have
+        )
         position = physical_offset - file.start
         heads, _, _ = scan_heads(file.mapping, file.start, position, file.size, 1, must_have)
         if heads:
@@ -252,7 +255,7 @@ class CommitLog(LogCursor):
         """Treat records without a checksum as damaged where all were written with one."""
         self.checksummed = checksummed
         for file in self._run.files:
-            file.must_have_checksums = checksummed.touches(file.start, file.end)
+            file.checksums_from = checksummed.first_between(file.start, file.end)
 
     @property
     def files_end(self) -> int:
@@ -368,7 +371,7 @@ class CommitLog(LogCursor):
             file.remove()
             raise
         file.is_verified = True
-        file.must_have_checksums = self.checksummed.touches(file.start, file.end)
+        file.checksums_from = self.checksummed.first_between(file.start, file.end)
         return file
 
     def _write_to(self, file: MappedFile) -> None:

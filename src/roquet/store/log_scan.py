@@ -122,9 +122,12 @@ class ChecksummedRanges(msgspec.Struct, frozen=True):
                 return ChecksumPart(must_have=True, end=end)
         return ChecksumPart(must_have=False, end=NO_END)
 
-    def touches(self, start: int, end: int) -> bool:
-        """Whether any record between two offsets must have a checksum."""
-        return any(max(start, first) < min(end, last) for first, last in self.ranges)
+    def first_between(self, start: int, end: int) -> int:
+        """The first offset between two where a record must have a checksum; `end` without one."""
+        for first, last in self.ranges:
+            if max(start, first) < min(end, last):
+                return max(start, first)
+        return end
 
 
 NOTHING_KNOWN: Final = ChecksummedRanges()

@@ -298,10 +298,10 @@ cdef RecordCheck _check_sums(
         return LOST_CHECKSUM
     if not has_right_body(record):
         return BROKEN_BODY
-    return LOST_CHECKSUM if _has_lost_checksum(record, position) else GOOD
+    return LOST_CHECKSUM if has_lost_checksum(record, position) else GOOD
 
 
-cdef bint _has_lost_checksum(const RecordParts* record, Py_ssize_t position) noexcept:
+cdef bint has_lost_checksum(const RecordParts* record, Py_ssize_t position) noexcept:
     """As in `log_scan.py`, of a record that does not end in a checksum of its own."""
     cdef Span tail = record.properties
     cdef Py_ssize_t last_written, index

@@ -23,18 +23,20 @@ def test_a_part_goes_up_to_where_the_answer_changes(offset: int, must_have: bool
 
 def test_where_nothing_is_known_nothing_is_expected() -> None:
     assert NOTHING_KNOWN.part_at(5) == ChecksumPart(must_have=False, end=NO_END)
-    assert not NOTHING_KNOWN.touches(0, NO_END)
+    assert NOTHING_KNOWN.first_between(0, NO_END) == NO_END
 
 
 def test_an_empty_range_expects_nothing() -> None:
     empty = ChecksummedRanges(((100, 100),))
     assert [empty.part_at(offset).must_have for offset in (99, 100, 101)] == [False] * 3
-    assert not empty.touches(0, 500)
+    assert empty.first_between(0, 500) == 500
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "touches"),
-    [(0, 100, False), (0, 101, True), (199, 300, True), (200, 300, False), (5000, 6000, True)],
+    ("start", "end", "first"),
+    [(0, 100, 100), (0, 101, 100), (199, 300, 199), (200, 300, 300), (5000, 6000, 5000)],
 )
-def test_a_file_is_touched_when_one_byte_of_it_is(start: int, end: int, touches: bool) -> None:
-    assert KNOWN.touches(start, end) is touches
+def test_the_first_record_of_a_file_that_must_have_a_checksum(
+    start: int, end: int, first: int
+) -> None:
+    assert KNOWN.first_between(start, end) == first

@@ -36,10 +36,10 @@ class MappedFile:
         "_is_writable",
         "_mapping",
         "_rests",
+        "checksums_from",
         "end",
         "is_touched",
         "is_verified",
-        "must_have_checksums",
         "path",
         "reserved_size",
         "size",
@@ -72,8 +72,8 @@ class MappedFile:
         self.reserved_size = 0
         # Whether all its records were checked, or written, since it was opened.
         self.is_verified = False
-        # Whether some of its records are known to have been written with checksums.
-        self.must_have_checksums = False
+        # Records before this byte of the address space may have been written without checksums.
+        self.checksums_from = self.end
         # Whether the mapping was used since memory was given back.
         self.is_touched = False
 

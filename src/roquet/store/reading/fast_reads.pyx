@@ -116,7 +116,7 @@ cdef class FastReads:
             file.start,
             self._log.end,
             file.is_verified,
-            file.must_have_checksums,
+            file.checksums_from,
             max(self._log.end - self._fresh_size, self._log.written_from)
             if self._check_reads
             else 0,

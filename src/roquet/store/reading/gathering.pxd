@@ -8,7 +8,7 @@ cdef struct File:
     int64_t start  # in the log
     int64_t size
     bint is_verified
-    bint must_have_checksums
+    int64_t checksums_from
     int64_t fresh_from
 
 
@@ -38,7 +38,7 @@ cdef class Gathering:
         int64_t file_start,
         int64_t end,
         bint is_verified,
-        bint must_have_checksums,
+        int64_t checksums_from,
         int64_t fresh_from,
     ) except -1
     cdef bytes whole_body(self)

@@ -33,7 +33,7 @@ class Gathering:
         file_start: int,
         end: int,
         is_verified: bool,
-        must_have_checksums: bool,
+        checksums_from: int,
         fresh_from: int,
     ) -> bool: ...
     def take(self, record: bytes) -> None: ...

@@ -36,6 +36,7 @@ from roquet.protocol.messages.record_parts cimport (
     locate_record,
 )
 from roquet.store.queue_entries cimport ENTRY_SIZE, entry_code, entry_offset, entry_size
+from roquet.store.record_scan cimport has_lost_checksum
 
 cdef enum:
     # A smaller code is no hash but an address in a file that we do not write: every filter
@@ -105,14 +106,14 @@ cdef class Gathering:
         int64_t file_start,
         int64_t end,
         bint is_verified,
-        bint must_have_checksums,
+        int64_t checksums_from,
         int64_t fresh_from,
     ) except -1:
         """Take records of this file, up to an uncommon one; whether there were any.
 
-        The log ends at `end`, or later. Unless the file is verified, only records that have a
-        correct checksum are common. If it is, those from `fresh_from` on are taken unchecked, and
-        all others are checked. Where some must have checksums, none without is common.
+        The log ends at `end`, or later. If the file is verified, records from `fresh_from` on are
+        taken unchecked; all others are checked. From `checksums_from` on, none without a checksum is
+        common.
         """
         cdef Py_buffer view
         cdef File file
@@ -123,7 +124,7 @@ cdef class Gathering:
             file.start = file_start
             file.size = min(view.len, end - file_start)
             file.is_verified = is_verified
-            file.must_have_checksums = must_have_checksums
+            file.checksums_from = checksums_from
             file.fresh_from = fresh_from
             self._fetch(&file, 0, _AHEAD_COUNT)
             while self._take_run(&file):
@@ -256,8 +257,10 @@ cdef inline bint _is_right(
     if ends_in_checksum(record):
         # It covers the body, whose own CRC needs to be checked only once.
         return has_right_checksum(record) and (file.is_verified or has_right_body(record))
+    if physical_offset >= file.checksums_from or not has_right_body(record):
+        return False
     # In a file that was never verified, it may have lost its checksum.
-    return file.is_verified and not file.must_have_checksums and has_right_body(record)
+    return file.is_verified or not has_lost_checksum(record, record.start - file.data)
 
 
 cdef inline Span _place_of(const uint8_t* entry, const File* file) noexcept:

@@ -160,7 +160,7 @@ class MessageReader:
             file.start,
             self._log.end,
             file.is_verified,
-            file.must_have_checksums,
+            file.checksums_from,
             self.fresh_from if self._check_reads else 0,
         )
 

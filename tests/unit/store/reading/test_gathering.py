@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from roquet.protocol.messages.record import CHECKSUM_SIZE, checksum_of
 from roquet.store.reading.gathering import Gathering
 from roquet.store.reading.queue_reading import QueueReadLimits
+from roquet.store.record_scan import scan_heads
 from tests.support.drafts import draft
 
 QUEUE = SimpleNamespace(queue_id=0, topic=b"TopicA")
@@ -57,7 +58,7 @@ def take_common(
     end: int,
     *,
     is_verified: bool,
-    must_have_checksums: bool = False,
+    checksums_from: int = LOG_END,
 ) -> bool:
     """Nothing is fresh."""
     return gathering.take_common(
@@ -65,7 +66,7 @@ def take_common(
         file_start,
         end,
         is_verified,
-        must_have_checksums,
+        checksums_from,
         LOG_END,
     )
 
@@ -234,10 +235,36 @@ def test_every_damaged_byte_of_an_unverified_record_is_noticed() -> None:
             assert unverified(bytes(damaged)) == b"", position
 
 
-def test_an_unverified_record_without_a_checksum_is_left_to_others() -> None:
-    for properties in (None, {"A": "b"}, {"A": "b" * 40}):
-        each = draft(b"hello", properties=properties, has_checksum=False)
-        assert unverified(each.pack(OFFSET, FILE_START, 1)) == b""
+@pytest.mark.parametrize("properties", [None, {"A": "b"}, {"A": "b" * 40}])
+def test_of_an_unverified_file_records_that_never_had_a_checksum_are_taken(
+    properties: dict[str, str] | None,
+) -> None:
+    record = draft(b"hello", properties=properties, has_checksum=False).pack(OFFSET, FILE_START, 1)
+    assert unverified(record) == record
+
+
+def test_a_body_of_an_unverified_record_without_a_checksum_is_compared() -> None:
+    record = bytearray(draft(b"hello", has_checksum=False).pack(OFFSET, FILE_START, 1))
+    record[88] ^= 1
+    assert unverified(bytes(record)) == b""
+
+
+@pytest.mark.parametrize("has_checksum", [False, True])
+def test_of_an_unverified_file_nothing_is_taken_that_the_log_refuses(has_checksum: bool) -> None:
+    each = draft(b"hello", properties={"A": "b" * 40}, has_checksum=has_checksum)
+    record = each.pack(OFFSET, FILE_START, 1)
+    for position in range(len(record)):
+        damaged = bytearray(record)
+        damaged[position] = 0
+        if unverified(bytes(damaged)):
+            heads, _, reason = scan_heads(bytes(damaged), FILE_START, 0, len(damaged), 1)
+            assert (len(heads), reason) == (1, None), position
+
+
+@pytest.mark.parametrize("size", range(1, CHECKSUM_SIZE + 1))
+def test_an_unverified_record_whose_checksum_was_never_written_is_left_to_others(size: int) -> None:
+    record = draft(b"hello", properties={"A": "b"}).pack(OFFSET, FILE_START, 1)
+    assert unverified(record[:-size] + bytes(size)) == b""
 
 
 def test_a_body_that_breaks_its_crc_is_not_saved_by_the_checksum() -> None:
@@ -256,8 +283,8 @@ def unverified(record: bytes) -> bytes:
         return gathering.body()
 
 
-@pytest.mark.parametrize("must_have_checksums", [False, True])
-def test_where_all_have_checksums_one_without_is_left_to_others(must_have_checksums: bool) -> None:
+@pytest.mark.parametrize("distance", [0, 1])
+def test_where_all_have_checksums_one_without_is_left_to_others(distance: int) -> None:
     record = draft(b"hello", has_checksum=False).pack(OFFSET, FILE_START, 1)
     with mmap(-1, 4096) as mapping:
         mapping[: len(record)] = record
@@ -269,6 +296,6 @@ def test_where_all_have_checksums_one_without_is_left_to_others(must_have_checks
             FILE_START,
             LOG_END,
             is_verified=True,
-            must_have_checksums=must_have_checksums,
+            checksums_from=FILE_START + distance,
         )
-    assert taken is not must_have_checksums
+    assert taken is (distance > 0)
