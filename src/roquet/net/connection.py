@@ -7,6 +7,7 @@ handlers, `serving.py` and `peers.py` own the connections.
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable
 from typing import Final, Protocol, cast, final
 
@@ -38,6 +39,10 @@ _KEPT_BACK_SIZE_MAX: Final = 16384
 _SMALL_WRITE_SIZE: Final = 1024
 # Frames that are larger on average are written one by one: to join them is to copy them.
 _JOINED_SIZE_MAX: Final = 2048
+# `writelines` of asyncio in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 does not call
+# `pause_writing`, and what a peer does not read would pile up: the last frame is written apart.
+_PYTHON: Final[tuple[int, ...]] = tuple(sys.version_info[:3])
+_WRITELINES_PAUSES: Final = not ((3, 12) <= _PYTHON < (3, 12, 9) or (3, 13) <= _PYTHON < (3, 13, 2))
 # A loop that was held for so long, and for a good part of the time of a call, made it fail.
 _BUSY_S: Final = 0.1
 _BY_PEER: Final = "closed by the peer"
@@ -495,11 +500,10 @@ class Connection(asyncio.Protocol):
         """The size of all; not all of them are left in the list."""
         size = sum(map(len, frames))
         if size > _JOINED_SIZE_MAX * len(frames):
-            # The last one apart: `writelines` of asyncio in Python 3.12.0 to 3.12.8, 3.13.0 and
-            # 3.13.1 does not call `pause_writing`, and what a peer does not read would pile up.
-            last = frames.pop()
+            last = [] if _WRITELINES_PAUSES else [frames.pop()]
             self._transport.writelines(frames)
-            self._transport.write(last)
+            for frame in last:
+                self._transport.write(frame)
         else:
             self._transport.write(b"".join(frames))
         return size

@@ -7,6 +7,7 @@ import asyncio
 
 import pytest
 
+from roquet.net import connection
 from roquet.net.connection import Connection, FastPath
 from roquet.net.deadlines import DeadlineSweep
 from roquet.net.errors import CallTimedOut, ConnectionLost
@@ -83,7 +84,13 @@ async def test_answers_of_one_turn_are_counted_before_there_are_more() -> None:
     assert held.transport.get_write_buffer_size() <= 12_000
 
 
-async def test_large_replies_are_handed_over_as_they_are_and_small_ones_in_one_piece() -> None:
+@pytest.mark.parametrize(
+    ("pauses", "large"), [(True, [[10_000, 100, 20_000]]), (False, [[10_000, 100], [20_000]])]
+)
+async def test_large_replies_are_handed_over_as_they_are_and_small_ones_in_one_piece(
+    pauses: bool, large: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_WRITELINES_PAUSES", pauses)
     held = Held(limits=ConnectionLimits())
     pieces: list[list[int]] = []
     held.transport.writelines = lambda list_of_data: pieces.append(list(map(len, list_of_data)))  # type: ignore[method-assign]
@@ -94,8 +101,8 @@ async def test_large_replies_are_handed_over_as_they_are_and_small_ones_in_one_p
     for size in (100, 200, 300):
         held.connection.send(bytes(size))
     await asyncio.sleep(0)
-    # Not joined; the last one apart, see `_flush`.
-    assert pieces == [[10_000, 100], [20_000], [600]]
+    # Not joined; the last one apart where `writelines` does not pause.
+    assert pieces == [*large, [600]]
 
 
 async def test_the_first_of_many_requests_of_one_turn_are_written_before_the_last() -> None:
