@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
 from itertools import count
+from math import ceil
 from typing import Any, Final, NamedTuple, final
 
 from roquet.client.admin.admin import AsyncAdmin
@@ -59,6 +60,9 @@ class Arrivals:
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._reading, False)
         os.set_blocking(self._writing, False)
+        # `select` takes no descriptors above 1023, and a program may have that many files open.
+        self._poll = select.poll()
+        self._poll.register(self._reading, select.POLLIN)
 
     def fileno(self) -> int:
         return self._reading
@@ -75,8 +79,8 @@ class Arrivals:
         end_s = None if timeout_s is None else time.monotonic() + timeout_s
         has_byte = False
         while not self._arrived:
-            left_s = None if end_s is None else max(0.0, end_s - time.monotonic())
-            if not select.select([self._reading], [], [], left_s)[0]:
+            left_ms = None if end_s is None else max(0, ceil((end_s - time.monotonic()) * 1000))
+            if not self._poll.poll(left_ms):
                 return None
             # Its own byte, or that of an earlier one, which was taken before it was written.
             self._read_byte()

@@ -1,13 +1,19 @@
 """Messages on their way from the event loop to the thread of Kombu."""
 
 import os
+import resource
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from roquet.kombu.consuming import Arrival, Arrivals
 
+# Of `select`: its descriptors are below.
+FD_SETSIZE: Final = 1024
 FIRST, SECOND = (Arrival(str(number), "images", {}) for number in range(2))
 
 
@@ -22,6 +28,19 @@ def test_they_come_in_order_and_then_none_does(arrivals: Arrivals) -> None:
     arrivals.put(FIRST)
     arrivals.put(SECOND)
     assert [arrivals.take(0) for _ in range(3)] == [FIRST, SECOND, None]
+
+
+@pytest.mark.own_process
+def test_a_program_may_have_a_thousand_files_open() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 4096), most))
+    with ExitStack() as files:
+        while files.enter_context(Path(os.devnull).open()).fileno() < FD_SETSIZE:
+            pass
+        arrivals = Arrivals()
+        files.callback(arrivals.close)
+        arrivals.put(FIRST)
+        assert [arrivals.take(0.01) for _ in range(2)] == [FIRST, None]
 
 
 def test_a_byte_that_comes_after_its_message_was_taken_ends_no_wait(
