@@ -36,6 +36,9 @@ class Terminal:
             start_new_session=True,
         )
         os.close(theirs)
+        # `select` takes no descriptors above 1023, and other tests have many open.
+        self._poll = select.poll()
+        self._poll.register(self._ours, select.POLLIN)
         self._seen = ""
 
     def press(self, keys: str) -> None:
@@ -49,7 +52,7 @@ class Terminal:
         while text not in self._seen:
             left_s = deadline_s - time.monotonic()
             assert left_s > 0, f"{text!r} was never shown, but:\n{self._seen}"
-            if select.select([self._ours], [], [], left_s)[0]:
+            if self._poll.poll(left_s * 1000):
                 self._seen += _CONTROL.sub("", os.read(self._ours, _READ_SIZE).decode())
         return self._seen
 
@@ -58,7 +61,7 @@ class Terminal:
         deadline_s = time.monotonic() + _PATIENCE_S
         while self.process.poll() is None:
             assert time.monotonic() < deadline_s, "it does not end"
-            if select.select([self._ours], [], [], 0.05)[0]:
+            if self._poll.poll(50):
                 try:
                     os.read(self._ours, _READ_SIZE)
                 except OSError:
