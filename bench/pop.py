@@ -22,10 +22,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.broker import TUNED_JVM, Server, our_command, start
 
 from roquet.protocol.codes import RequestCode
+from roquet.protocol.fields import read_header
+from roquet.protocol.headers.groups import GetMaxOffsetHeader, OffsetReplyHeader
 from roquet.protocol.headers.messages import PullMessageHeader
 from roquet.protocol.messages.batch_writing import encode_batch
 from tests.support.blocking_peer import BlockingPeer
 from tests.support.common_requests import common_send_header
+from tests.support.eventually import wait_until
 from tests.support.jars import ApacheVersion, jvm_command
 from tests.support.popped import GROUP, TOPIC, Popped, pop_header
 from tests.support.topics import create_topic
@@ -79,6 +82,14 @@ def fill(server: Server, count: int) -> None:
             reply = peer.call(RequestCode.SEND_MESSAGE_V2, header, body)
             if reply.code != 0:
                 raise SystemExit(f"{server.name} refused a batch: {reply.remark}")
+        # Apache's broker makes queues of its log a moment later.
+        wait_until(lambda: max_offset(peer) >= count)
+
+
+def max_offset(peer: BlockingPeer) -> int:
+    header = GetMaxOffsetHeader(topic=TOPIC, queue_id=0)
+    reply = peer.call(RequestCode.GET_MAX_OFFSET, header)
+    return read_header(OffsetReplyHeader, reply.fields).offset
 
 
 def measure(server: Server, title: str, work: Callable[[Server, int], int], count: int) -> None:
