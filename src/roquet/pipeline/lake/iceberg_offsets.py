@@ -87,7 +87,7 @@ class IcebergOffsets:
         names = (CATALOG_NAME, *self._reference.identifier(suffix))
         # Not read-only: what a killed writer left behind has to be rolled back.
         uri = f"{file.absolute().as_uri()}?mode=rw"
-        with closing(sqlite3.connect(uri, SQLITE_TIMEOUT_S, uri=True)) as connection:
+        with closing(sqlite3.connect(uri, timeout=SQLITE_TIMEOUT_S, uri=True)) as connection:
             row = connection.execute(_NEWEST, names).fetchone()
         return None if row is None else str(row[0])
 
