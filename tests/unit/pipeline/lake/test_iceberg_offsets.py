@@ -39,6 +39,12 @@ def offsets_of(lake: TableLake) -> IcebergOffsets:
     return IcebergOffsets(lake.place, reference.absolute(lake.place))
 
 
+def metadata_file(lake: TableLake) -> Path:
+    table = iceberg_table(lake.place)
+    table.catalog.close()
+    return Path(table.metadata_location)
+
+
 @pytest.mark.parametrize("where", ["directory", "s3"])
 def test_what_is_missing_is_what_writers_find(tmp_path: Path, where: str) -> None:
     with table_place(where, tmp_path) as place:
@@ -78,7 +84,7 @@ def test_ranges_are_cut_where_the_quarantine_has_a_part(
 
 def test_metadata_that_another_program_compressed_is_read_too(lake: TableLake) -> None:
     lake.publish(staged_rows(lake, message_batch(0, range(3))))
-    file = Path(iceberg_table(lake.place).metadata_location)
+    file = metadata_file(lake)
     file.write_bytes(gzip.compress(file.read_bytes()))
     found = offsets_of(lake).missing([QueueRange(QUEUE, 0, 4)], {})
     assert [each.range[1:] for each in found.wanted] == [(3, 4)]
@@ -102,23 +108,25 @@ def test_the_library_is_not_loaded(lake: TableLake) -> None:
 
 
 def test_a_missing_file_of_metadata_is_named(lake: TableLake) -> None:
-    location = iceberg_table(lake.place).metadata_location
-    Path(location).unlink()
+    location = metadata_file(lake)
+    location.unlink()
     with pytest.raises(BadLake, match=f"lists {location}, which is missing"):
         offsets_of(lake).missing(RANGES, {})
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"properties": 1}'])
 def test_a_damaged_file_of_metadata_is_named(lake: TableLake, content: bytes) -> None:
-    location = Path(iceberg_table(lake.place).metadata_location)
+    location = metadata_file(lake)
     location.write_bytes(content)
     with pytest.raises(BadLake, match=f"{location} is damaged"):
         offsets_of(lake).missing(RANGES, {})
 
 
 def test_damaged_offsets_are_named(lake: TableLake) -> None:
-    with iceberg_table(lake.place).transaction() as transaction:
+    table = iceberg_table(lake.place)
+    with table.transaction() as transaction:
         transaction.set_properties({OFFSETS_PROPERTY: "?"})
+    table.catalog.close()
     with pytest.raises(BadLake, match=f"property {OFFSETS_PROPERTY} of .* is damaged"):
         offsets_of(lake).missing(RANGES, {})
 
