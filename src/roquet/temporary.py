@@ -31,7 +31,10 @@ class Leftover(NamedTuple):
 
 @contextmanager
 def temporary_directory() -> Iterator[Path]:
-    """A new directory, removed at the end of the block. Raises OSError."""
+    """A new directory, removed at the end of the block. Raises OSError if it cannot be created.
+
+    What cannot be removed, because other processes still write there, is left to the next start.
+    """
     directory = _place() / f"{_PREFIX}{os.urandom(_NAME_SIZE).hex()}"
     directory.mkdir(0o700)
     try:
@@ -45,7 +48,7 @@ def temporary_directory() -> Iterator[Path]:
         finally:
             os.close(descriptor)
     finally:
-        _remove(directory, ignore_errors=False)
+        _remove(directory)
 
 
 def remove_leftovers() -> list[Leftover]:
@@ -71,7 +74,7 @@ def _removed_size(path: Path) -> int | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         size = sum(each.lstat().st_blocks * _BLOCK_SIZE for each in path.rglob("*"))
-        _remove(path, ignore_errors=True)
+        _remove(path)
     except OSError:
         return None
     finally:
@@ -83,7 +86,9 @@ def _place() -> Path:
     return Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108  Its names are random, its modes ours.
 
 
-def _remove(directory: Path, *, ignore_errors: bool) -> None:
+def _remove(directory: Path) -> None:
     from shutil import rmtree  # noqa: PLC0415  See above.
 
-    rmtree(directory, ignore_errors=ignore_errors)
+    rmtree(directory, ignore_errors=True)
+    if directory.exists():
+        (directory / _OWNER).touch()

@@ -1,5 +1,7 @@
 """Temporary directories: gone at the end, and what the dead left is gone at the next start."""
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -62,6 +64,21 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not() -> No
         assert (used / "large").exists()
     finally:
         end(alive, signal.SIGKILL)
+
+
+def test_what_another_process_writes_during_the_removal_is_left_to_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find_files(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rmdir", find_files)
+        with temporary_directory() as directory:
+            pass
+    assert list(tmp_path.iterdir()) == [directory]
+    assert [each.path for each in remove_leftovers()] == [directory]
+    assert not directory.exists()
 
 
 def test_directories_of_others_are_left_alone(tmp_path: Path) -> None:

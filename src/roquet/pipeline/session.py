@@ -4,12 +4,13 @@ On a cluster, executors use the first `python3` of their path, and an archive wi
 planners run beside the driver and use the Python of the command.
 """
 
+import logging
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from roquet.pipeline.errors import PipelineError
 from roquet.pipeline.queries import QueryFailed
+from roquet.temporary import remove_leftovers, temporary_directory
 
 _PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
 # Its name on all machines, this one included.
@@ -68,23 +70,35 @@ def spark_session(
         raise NoSession("Spark needs Java 17 or newer: install it, or set JAVA_HOME to where it is")
     if archive is not None and not archive.is_file():
         raise NoSession(f"no archive {archive}: write one with 'roquet spark package'")
-    directory = Path(tempfile.mkdtemp(prefix="roquet-spark-"))
-    output = directory / "spark.log"
-    if _PYTHON_VARIABLE not in os.environ:
-        _choose_python(directory, master, archive)
-    try:
-        session = _started(name, master, output, _archive_conf(archive) | dict(conf or {}))
+    # It logs what it raises, too.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    remove_leftovers()
+    with temporary_directory() as directory:
+        output = directory / "spark.log"
+        if _PYTHON_VARIABLE not in os.environ:
+            _choose_python(directory, master, archive)
         try:
-            yield session
-        finally:
-            session.stop()
-    except (NoSession, QueryFailed) as error:
-        error.add_note(f"the output of Spark is in {output}")
-        raise
-    except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
-        raise
-    shutil.rmtree(directory, ignore_errors=True)
+            session = _started(name, master, output, _archive_conf(archive) | dict(conf or {}))
+            try:
+                yield session
+            finally:
+                _stop(session)
+        except (NoSession, QueryFailed) as error:
+            error.add_note(f"the output of Spark is in {_kept(output)}")
+            raise
+
+
+def _stop(session: SparkSession) -> None:
+    # A signal for all processes of the job has ended Java, or the system has for want of memory.
+    with suppress(Py4JError, OSError):
+        session.stop()
+
+
+def _kept(output: Path) -> Path:
+    """Its new path: the directory that it is in is removed."""
+    descriptor, kept = tempfile.mkstemp(".log", "roquet-spark-", output.parent.parent)
+    os.close(descriptor)
+    return output.rename(kept)
 
 
 def settings_of(master: str, directory: Path, conf: Mapping[str, str]) -> dict[str, str]:

@@ -4,10 +4,11 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from roquet.pipeline import session
 from roquet.pipeline.errors import BadLake, PipelineError
@@ -89,8 +90,17 @@ def test_without_java_there_is_no_session(tmp_path: Path, monkeypatch: pytest.Mo
 class Stopping:
     """What is left of a session when Spark does not run."""
 
+    def __init__(self, output: Path, failure: Exception | None = None) -> None:
+        output.touch()
+        self._failure = failure
+
     def stop(self) -> None:
-        pass
+        if self._failure is not None:
+            raise self._failure
+
+
+def started(name: str, master: str, output: Path, conf: Mapping[str, str]) -> Stopping:
+    return Stopping(output)
 
 
 @pytest.mark.parametrize(
@@ -104,13 +114,39 @@ def test_what_spark_printed_is_kept_if_spark_failed(
     is_kept: bool,
 ) -> None:
     """Who asked for something that is not there has nothing to look up in Java's words."""
-    environment["PYSPARK_PYTHON"] = sys.executable
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(session, "_started", lambda *_: Stopping())
+    environment |= {"PYSPARK_PYTHON": sys.executable, "TMPDIR": str(tmp_path)}
+    monkeypatch.setattr(session, "_started", started)
     with pytest.raises(type(error)) as raised, spark_session("test", "local[1]"):
         raise error
-    assert bool(getattr(raised.value, "__notes__", [])) is is_kept
-    assert bool(list(tmp_path.iterdir())) is is_kept
+    kept = [f"the output of Spark is in {each}" for each in tmp_path.iterdir()]
+    assert getattr(raised.value, "__notes__", []) == kept
+    assert len(kept) == is_kept
+
+
+def test_what_a_killed_job_left_is_removed_and_what_is_kept_for_a_person_is_not(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment |= {"PYSPARK_PYTHON": sys.executable, "TMPDIR": str(tmp_path)}
+    monkeypatch.setattr(session, "_started", started)
+    left = tmp_path / "roquet-of-a-killed-job"
+    left.mkdir()
+    (left / ".owner").touch()
+    with pytest.raises(QueryFailed), spark_session("test", "local[1]"):
+        raise QueryFailed("it ended")
+    (kept,) = tmp_path.iterdir()
+    with spark_session("test", "local[1]"):
+        pass
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+def test_a_session_that_java_has_ended_with_is_stopped(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It used to be a traceback, instead of what had failed."""
+    environment |= {"PYSPARK_PYTHON": sys.executable, "TMPDIR": str(tmp_path)}
+    monkeypatch.setattr(session, "_started", lambda *given: Stopping(given[2], Py4JNetworkError()))
+    with pytest.raises(QueryFailed, match="it ended"), spark_session("test", "local[1]"):
+        raise QueryFailed("it ended")
 
 
 def test_what_is_given_counts_for_more_than_what_is_usual(tmp_path: Path) -> None:

@@ -52,7 +52,12 @@ def session(reporter: Reporter, given: Namespace) -> "Iterator[SparkSession]":
 
 @contextmanager
 def stopped_by_signals(reporter: Reporter, message: str) -> Iterator[Event]:
-    """Set by the first SIGINT or SIGTERM; the second one ends the job at once."""
+    """Set by the first SIGINT or SIGTERM; the second one ends the job at once.
+
+    A failure of Spark after a signal is its end: service managers send it to all processes.
+    """
+    from roquet.pipeline.queries import QueryFailed  # noqa: PLC0415
+
     stop = Event()
 
     def handle(number: int, frame: object) -> None:  # noqa: ARG001
@@ -64,6 +69,10 @@ def stopped_by_signals(reporter: Reporter, message: str) -> Iterator[Event]:
     before = {each: signal.signal(each, handle) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
+    except QueryFailed:
+        if stop.is_set():
+            raise KeyboardInterrupt from None
+        raise
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

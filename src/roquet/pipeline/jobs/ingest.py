@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Event
 from typing import Final, NamedTuple, final
 
@@ -70,6 +69,7 @@ from roquet.pipeline.source.lake_staging import SOURCE_NAME, StagingSource
 from roquet.pipeline.source.positions import named_queues
 from roquet.pipeline.source.rows import pull_group
 from roquet.pipeline.watching.positions import reported_lag
+from roquet.temporary import temporary_directory
 
 log = logging.getLogger(__name__)
 
@@ -198,8 +198,8 @@ def _checkpoint(plan: IngestPlan, lake: OpenLake) -> Iterator[Path]:
         bind_checkpoint(plan.checkpoint, lake.place, lake.settings.id)
         yield plan.checkpoint
         return
-    with TemporaryDirectory(prefix="roquet-checkpoint-", ignore_cleanup_errors=True) as directory:
-        yield Path(directory)
+    with temporary_directory() as directory:
+        yield directory
 
 
 def _lake_options(lake: OpenLake) -> dict[str, str]:
