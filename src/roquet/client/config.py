@@ -54,7 +54,9 @@ def tls_context(tls: TlsConfig | bool) -> ssl.SSLContext | None:
     try:
         return client_context(files, check_host=config.check_host, verify=config.verify)
     except OSError as error:  # An SSLError is one, too.
-        raise BadArgument(f"`tls` {config} cannot be used: {error}", "tls") from None
+        given = (config.ca_file, config.cert_file, config.key_file)
+        named = ", ".join(str(each) for each in given if each is not None)
+        raise BadArgument(f"`tls`: {named} cannot be used: {error}", "tls") from None
 
 
 def _path(file: Path | str | None) -> Path | None:

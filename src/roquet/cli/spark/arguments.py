@@ -131,14 +131,15 @@ def body_options(given: Namespace, *, infer: bool = False) -> "BodyOptions":
 
 
 def place_of(given: Namespace) -> "LakePlace | None":
-    """Raises BadOption."""
-    from roquet.pipeline.lake.places import read_place  # noqa: PLC0415
+    """Raises BadOption, and LakeStoreError for a store that does not listen."""
+    from roquet.pipeline.lake.places import check_reachable, read_place  # noqa: PLC0415
 
     if given.lake is None:
         return None
     place = read_place(given.lake, given.storage_options)
     if isinstance(place, Path) and given.storage_options is not None:
         raise BadOption("storage-options", f"{place} is a directory, which needs none")
+    check_reachable(place)
     return place
 
 

@@ -203,13 +203,16 @@ def has_key(schema: pa.Schema, name: str) -> bool:
 
 
 def check_key(schema: pa.Schema, name: str, option: str) -> None:
-    """Raises BadOption and BadSchema."""
+    """Raises BadOption."""
     if not has_key(schema, name):
         raise BadOption(
             option,
             f"no column {name!r}; give keys, or another of {', '.join(schema.names)}",
         )
-    key_texts(schema.empty_table(), name)
+    try:
+        key_texts(schema.empty_table(), name)
+    except BadSchema as error:
+        raise BadOption(option, str(error)) from None
 
 
 def _split(schema: pa.Schema, name: str) -> tuple[str, list[str]]:

@@ -11,6 +11,7 @@ who can read those could read them, too.
 import json
 import os
 import re
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,8 +26,10 @@ from roquet.pipeline.errors import BadLake, BadOption
 if TYPE_CHECKING:
     from pyarrow import fs
 
-# `s3:orders` is the name of a file; with slashes after it, people mean a bucket.
+# `old:orders` is the name of a file; with a slash after it, people mean something else.
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+# What remains of `s3://bucket` after a slip.
+_SLIP: Final = re.compile(r"s3a?(:|//)", re.IGNORECASE)
 _S3_SCHEMES: Final = ("s3", "s3a")
 _VARIABLES: Final = (
     "AWS_ACCESS_KEY_ID",
@@ -47,6 +50,9 @@ _ROLE_VARIABLES: Final = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
 _INSTANCE_ROLE: Final = "AWS_INSTANCE_ROLE"
+_ENDPOINT: Final = "AWS_ENDPOINT_URL"
+_PORTS: Final = {"http": 80, "https": 443}
+_CONNECT_TIMEOUT_S: Final = 10.0
 _DEFAULT_REGION: Final = "us-east-1"
 # A store that answers 503 wants to be asked again, later.
 STORE_ATTEMPTS_MAX: Final = 10
@@ -94,6 +100,10 @@ class LakeStoreError(BadLake):
 def read_place(text: str, options_file: Path | None = None) -> LakePlace:
     """Of a path or a URI. Raises BadOption."""
     if not _SCHEME.match(text):
+        if _SLIP.match(text):
+            raise BadOption(
+                "lake", f"{text!r}: expected s3://bucket/prefix; a directory is ./{text}"
+            )
         return Path(text)
     uri = urlsplit(text)
     if uri.scheme == "file" and uri.netloc in ("", "localhost") and uri.path:
@@ -142,7 +152,7 @@ class Storage:
         found = {name: os.environ[name] for name in _VARIABLES if os.environ.get(name)}
         if self.place.options_file is not None:
             found |= _read_options(self.place.options_file)
-        _check_http(found)
+        _check_endpoint(found)
         _check_keys(found)
         found.pop(_INSTANCE_ROLE, None)
         if "AWS_REGION" not in found:
@@ -196,6 +206,29 @@ class Storage:
             raise store_error(self.place, str(error)) from None
 
 
+def check_reachable(place: LakePlace) -> None:
+    """Before a job starts: libraries are patient, and would connect again for over a minute.
+
+    Raises BadOption, and LakeStoreError if nothing listens at the endpoint.
+    """
+    # Few need it, and it takes longer to load than all else here.
+    from urllib.request import getproxies  # noqa: PLC0415
+
+    endpoint = Storage(place).options.get(_ENDPOINT)
+    # Behind a proxy, only libraries know the way.
+    if endpoint is None or getproxies():
+        return
+    parts = urlsplit(endpoint)
+    assert parts.hostname is not None
+    address = parts.hostname, parts.port or _PORTS[parts.scheme]
+    try:
+        socket.create_connection(address, _CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise LakeStoreError(
+            place, f"no store at {endpoint} ({error.strerror or error}): check {_ENDPOINT}"
+        ) from None
+
+
 def store_error(place: LakePlace, text: str) -> LakeStoreError:
     """By what a library prints about it: the words of the store, if they are known."""
     found = _CODE.search(text)
@@ -246,10 +279,15 @@ def _is_true(value: str | None) -> bool:
     return (value or "").lower() in ("true", "1")
 
 
-def _check_http(options: Mapping[str, str]) -> None:
-    endpoint = options.get("AWS_ENDPOINT_URL", "")
-    if endpoint.startswith("http://") and not _is_true(options.get("AWS_ALLOW_HTTP")):
+def _check_endpoint(options: Mapping[str, str]) -> None:
+    """Raises BadOption."""
+    endpoint = options.get(_ENDPOINT)
+    if endpoint is None:
+        return
+    parts = urlsplit(endpoint)
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise BadOption(_ENDPOINT, f"{endpoint!r}: expected http://host:port or https://host")
+    if parts.scheme == "http" and not _is_true(options.get("AWS_ALLOW_HTTP")):
         raise BadOption(
-            "AWS_ENDPOINT_URL",
-            f"{endpoint} is not encrypted: if it shall be, set AWS_ALLOW_HTTP=true",
+            _ENDPOINT, f"{endpoint} is not encrypted: if that is right, set AWS_ALLOW_HTTP=true"
         )

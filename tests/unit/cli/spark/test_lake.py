@@ -103,6 +103,59 @@ def test_missing_keys_are_one_line_that_names_them(monkeypatch: pytest.MonkeyPat
     assert finished.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("option", "content", "named"),
+    [
+        ("--json-schema", None, "'json-schema': orders.avsc: No such file"),
+        ("--json-schema", "id bigit", "'json-schema': orders.avsc: unknown type 'bigit'"),
+        ("--avro-schema", None, "'avro-schema': orders.avsc: No such file"),
+        ("--avro-schema", '{"type": "recrd"}', "'avro-schema': orders.avsc: not an Avro schema"),
+        ("--protobuf-schema", "none", "'protobuf-schema': orders.avsc: not a set of Protobuf"),
+    ],
+)
+def test_a_file_of_a_schema_is_named_with_its_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, content: str | None, named: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        (tmp_path / "orders.avsc").write_text(content)
+    finished = ingest_into("lake", option, "orders.avsc")
+    assert finished.exit_code != 0
+    assert named in finished.stderr
+    assert finished.stderr.count("\n") == 1
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_mistake_in_a_proto_is_named_by_file_and_line(tmp_path: Path) -> None:
+    """Without the directory in which it is compiled, and without the log of the compiler."""
+    proto = tmp_path / "orders.proto"
+    proto.write_text("message Order {\n  int64 id = 1\n}")
+    finished = ingest_into(str(tmp_path / "lake"), "--protobuf-schema", str(proto))
+    assert f"'protobuf-schema': {proto}: orders.proto cannot be compiled" in finished.stderr
+    assert " orders.proto:2:" in finished.stderr
+    assert "WARNING" not in finished.stderr
+
+
+def test_a_registry_that_is_not_there_is_reported_before_spark_starts(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    finished = ingest_into(str(tmp_path / "lake"), "--registry", url)
+    assert finished.exit_code == 1
+    assert f"the schema registry {url} failed" in finished.stderr
+    assert finished.stderr.count("\n") == 1
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_store_that_is_not_there_is_reported_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with S3Store() as store:
+        store.use(monkeypatch)
+    finished = ingest_into("s3://messages/lake", "--format", "delta")
+    assert finished.exit_code == 1
+    assert "check AWS_ENDPOINT_URL" in finished.stderr
+    assert finished.stderr.count("\n") == 1
+
+
 def test_without_a_checkpoint_a_start_at_the_latest_is_refused(tmp_path: Path) -> None:
     finished = ingest_into(str(tmp_path / "lake"), "--starting-offsets", "latest")
     assert finished.exit_code == 1

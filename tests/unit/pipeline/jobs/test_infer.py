@@ -98,7 +98,7 @@ def test_a_key_of_newest_rows_is_checked_with_what_was_found(
     source = plan(cluster, tmp_path / "lake", b'{"a": 1.5}', table_format="delta")
     wanted = replace(source, latest_by="a")
     check_plan(wanted)
-    with pytest.raises(BadSchema, match="'a' cannot be a key"):
+    with pytest.raises(BadOption, match="'a' cannot be a key"):
         check_plan(with_columns(wanted, inferred_columns(wanted)))
 
 

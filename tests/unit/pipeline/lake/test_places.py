@@ -6,12 +6,15 @@ import pytest
 
 from roquet.pipeline.errors import BadOption
 from roquet.pipeline.lake.places import (
+    LakeStoreError,
     S3Location,
     Storage,
     beside,
+    check_reachable,
     read_place,
     store_error,
 )
+from tests.support.ports import free_port
 from tests.support.raising import raises
 
 LAKE = S3Location("bucket", "some/lake")
@@ -41,7 +44,7 @@ def test_a_lake_is_a_directory_or_its_uri(text: str) -> None:
 def test_spaces_in_a_uri_are_unquoted_and_those_of_a_path_kept() -> None:
     assert read_place("file:///a%20lake") == Path("/a lake")
     assert read_place("a%20lake") == Path("a%20lake")
-    assert read_place("s3:orders") == Path("s3:orders")
+    assert read_place("old:orders") == Path("old:orders")
 
 
 @pytest.mark.parametrize("text", ["s3://bucket/some/lake", "s3a://bucket/some/lake/"])
@@ -138,3 +141,41 @@ def test_what_a_store_answers_becomes_one_line(text: str, code: str | None) -> N
     assert error.code == code
     assert "\n" not in str(error)
     assert "\x1b" not in str(error)
+
+
+@pytest.mark.parametrize("text", ["s3:bucket/lake", "s3//bucket/lake", "S3A:lake"])
+def test_what_remains_of_a_uri_after_a_slip_is_no_directory(text: str) -> None:
+    with raises(BadOption, name="lake"):
+        read_place(text)
+    assert read_place(f"./{text}") == Path(text)
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:9000", "localhost", "ftp://host", "https://"])
+def test_an_endpoint_that_is_no_url_is_reported(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    set_keys(monkeypatch)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    with raises(BadOption, name="AWS_ENDPOINT_URL"):
+        Storage(LAKE).options  # noqa: B018
+
+
+def test_a_store_that_does_not_listen_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries connect again for over a minute, and print nothing meanwhile."""
+    set_keys(monkeypatch)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    with pytest.raises(LakeStoreError, match="check AWS_ENDPOINT_URL"):
+        check_reachable(LAKE)
+    # A proxy may know how to reach it.
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    check_reachable(LAKE)
+
+
+def test_a_directory_and_a_cloud_are_reached_by_libraries_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_keys(monkeypatch)
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    check_reachable(tmp_path)
+    check_reachable(LAKE)

@@ -1,7 +1,8 @@
 """Which schema the bodies of a lake get, by the arguments of a command and by what it has."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -75,7 +76,7 @@ def chosen_schema(
 ) -> BodySchema | None:
     """`given`, as far as a lake that has `before` can become it; else `before`.
 
-    Raises BadOption, BadSchema for columns that contradict those of the lake, and OSError.
+    Raises BadOption, BadSchema for columns that contradict those of the lake, and RegistryFailed.
     """
     given.check()
     if given.infer and before is not None and before.framing is not Framing.JSON:
@@ -83,7 +84,7 @@ def chosen_schema(
             "infer", f"the lake decodes its bodies by {before.framing}, whose schemas have columns"
         )
     if given.json_schema is not None:
-        columns = JsonColumns(_text_of(given.json_schema)).schema
+        columns = _json_columns(given.json_schema)
         check_evolution(before.arrow if before else pa.schema([]), columns, rules)
         return BodySchema("").with_columns(columns)
     if given.avro_schemas:
@@ -173,6 +174,7 @@ def _with_columns_of(schema: BodySchema, writer: WriterSchema, rules: EvolutionR
 def _of_registry(before: BodySchema | None, url: str) -> BodySchema:
     check_registry_url(url)
     if before is None or before.framing is not Framing.REGISTRY:
+        SchemaRegistry(url).check()
         return BodySchema(before.columns if before else "", Framing.REGISTRY, registry=url)
     # Without what it did not have: it may have it by now.
     known: dict[str, WriterSchema] = {
@@ -181,42 +183,51 @@ def _of_registry(before: BodySchema | None, url: str) -> BodySchema:
     return BodySchema(before.columns, Framing.REGISTRY, known, url)
 
 
-def _text_of(given: str) -> str:
-    """Of a file that has the columns, or the columns themselves."""
-    return _read_text(Path(given)) if " " not in given and Path(given).is_file() else given
+def _json_columns(given: str) -> pa.Schema:
+    """Of a file that has the columns, or of the columns themselves, which are words."""
+    file = Path(given)
+    is_file = " " not in given and (file.is_file() or file.suffix or "/" in given)
+    with _named("json-schema", file if is_file else None):
+        return JsonColumns(_read(file).decode() if is_file else given).schema
+
+
+def _avro_writers(paths: tuple[Path, ...]) -> dict[str, WriterSchema]:
+    writers: dict[str, WriterSchema] = {}
+    for path in paths:
+        with _named("avro-schema", path):
+            schema = AvroSchema(_read(path).decode())
+            writers[fingerprint_of(schema.schema)] = schema
+            reader_of(schema)
+    if len(writers) == 1:
+        writers[ONLY] = schema
+    return writers
+
+
+def _protobuf_writer(path: Path, message: str | None) -> ProtobufSchema:
+    with _named("protobuf-schema", path):
+        content = _read(path)
+        if path.suffix == _PROTO_SUFFIX:
+            content = compiled({path.name: content.decode()}, path.name, path.absolute().parent)
+        names = message_names(content)
+    if message is None and len(names) != 1:
+        raise BadOption("protobuf-message", f"{path} has several: give one of {', '.join(names)}")
+    with _named("protobuf-schema" if message is None else "protobuf-message", path):
+        chosen = ProtobufSchema(content, message or names[0])
+        reader_of(chosen)
+    return chosen
 
 
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise BadSchema(f"{path} cannot be read: {error}") from None
+        raise BadSchema(str(error.strerror)) from None
 
 
-def _read_text(path: Path) -> str:
+@contextmanager
+def _named(option: str, file: Path | None) -> Iterator[None]:
+    """Raises BadOption."""
     try:
-        return _read(path).decode()
-    except UnicodeDecodeError as error:
-        raise BadSchema(f"{path} cannot be read: {error}") from None
-
-
-def _avro_writers(paths: tuple[Path, ...]) -> dict[str, WriterSchema]:
-    schemas = [_read_text(path) for path in paths]
-    writers: dict[str, WriterSchema] = {fingerprint_of(each): AvroSchema(each) for each in schemas}
-    if len(writers) == 1:
-        writers[ONLY] = AvroSchema(schemas[0])
-    return writers
-
-
-def _protobuf_writer(path: Path, message: str | None) -> ProtobufSchema:
-    descriptors = (
-        compiled({path.name: _read_text(path)}, path.name, path.absolute().parent)
-        if path.suffix == _PROTO_SUFFIX
-        else _read(path)
-    )
-    names = message_names(descriptors)
-    if message is None and len(names) != 1:
-        raise BadSchema(f"{path} has several messages: give --protobuf-message {'|'.join(names)}")
-    chosen = ProtobufSchema(descriptors, message or names[0])
-    reader_of(chosen)
-    return chosen
+        yield
+    except (BadSchema, UnicodeDecodeError) as error:
+        raise BadOption(option, f"{file}: {error}" if file else str(error)) from None

@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
 from subprocess import TimeoutExpired, run
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from roquet.pipeline.lake.schemas.kinds import (
     list_kind,
     map_kind,
 )
+from roquet.temporary import temporary_directory
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -69,8 +69,7 @@ def compiled(files: Mapping[str, str], main: str, imports: Path | None = None) -
             "a .proto has to be compiled: pip install roquet[schemas], or give the file that"
             " 'protoc --include_imports --descriptor_set_out' writes"
         )
-    with TemporaryDirectory(prefix="roquet-proto-") as directory:
-        root = Path(directory)
+    with temporary_directory() as root:
         for name, text in files.items():
             target = (root / name).resolve()
             if not target.is_relative_to(root.resolve()):
@@ -79,7 +78,7 @@ def compiled(files: Mapping[str, str], main: str, imports: Path | None = None) -
             target.write_text(text)
         output = root / "descriptors.bin"
         # In a process of its own: protoc keeps what it has read, and prints to the terminal.
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{directory}"]
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{root}"]
         command += [f"-I{imports}"] if imports else []
         command += ["--include_imports", f"--descriptor_set_out={output}", main]
         try:
@@ -89,8 +88,10 @@ def compiled(files: Mapping[str, str], main: str, imports: Path | None = None) -
         except TimeoutExpired:
             raise BadSchema(f"{main} was not compiled within {_PROTOC_TIMEOUT_S} s") from None
         if done.returncode:
-            lines = " - ".join(done.stderr.strip().splitlines())
-            raise BadSchema(f"{main} cannot be compiled: {lines}")
+            # Warnings of its libraries come first.
+            lines = [line for line in done.stderr.splitlines() if ".proto:" in line]
+            found = " - ".join(lines).replace(f"{root}/", "") or done.stderr.strip()
+            raise BadSchema(f"{main} cannot be compiled: {found}")
         return output.read_bytes()
 
 

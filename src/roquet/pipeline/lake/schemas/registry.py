@@ -53,6 +53,10 @@ class SchemaRegistry:
         check_registry_url(url)
         self._url = url.rstrip("/")
 
+    def check(self) -> None:
+        """Whether it answers. Raises RegistryFailed."""
+        self._ask("/schemas/types")
+
     def writer(self, key: str) -> WriterSchema:
         """The schema that bodies call by this key; unusable if the registry does not have it.
 
@@ -101,12 +105,16 @@ class SchemaRegistry:
 
     def _get(self, path: str) -> dict[str, Any] | None:
         """None if there is none. Raises RegistryFailed."""
+        content = self._ask(path)
+        return None if content is None else self._decoded(content)
+
+    def _ask(self, path: str) -> bytes | None:
         headers = {"Accept": _ACCEPT, **_authorization()}
         # That it is http or https was checked.
         request = Request(f"{self._url}{path}", headers=headers)  # noqa: S310
         try:
             with urlopen(request, timeout=_TIMEOUT_S) as reply:  # noqa: S310
-                content = reply.read(_ANSWER_SIZE_MAX + 1)
+                content: bytes = reply.read(_ANSWER_SIZE_MAX + 1)
         except HTTPError as error:
             with error:
                 if error.code == _NOT_FOUND:
@@ -114,7 +122,7 @@ class SchemaRegistry:
             raise RegistryFailed(self._url, f"HTTP {error.code} {error.reason}") from None
         except (OSError, HTTPException) as error:
             raise RegistryFailed(self._url, str(getattr(error, "reason", error))) from None
-        return self._decoded(content)
+        return content
 
     def _decoded(self, content: bytes) -> dict[str, Any]:
         if len(content) > _ANSWER_SIZE_MAX:

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from roquet.avro import AvroCodec
-from roquet.pipeline.errors import BadSchema
+from roquet.pipeline.errors import BadOption, BadSchema
 from roquet.pipeline.lake.ddl import type_name
 from roquet.pipeline.lake.metadata import LakeFormat
 from roquet.pipeline.lake.schemas.avro_bodies import AvroReader
@@ -20,6 +20,7 @@ from roquet.pipeline.lake.schemas.choosing import BodyOptions, chosen_schema
 from roquet.pipeline.lake.schemas.evolution import RULES
 from roquet.pipeline.lake.schemas.written_bodies import decoder_of
 from tests.support.lake_rows import message_batch
+from tests.support.raising import raises
 from tests.support.schema_registry import avro_value
 
 ORDER = {
@@ -177,7 +178,7 @@ def test_in_a_table_whose_columns_cannot_widen_what_fits_is_stored(tmp_path: Pat
 def test_what_is_no_schema_of_a_record_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.avsc"
     path.write_text(text)
-    with pytest.raises(BadSchema):
+    with raises(BadOption, name="avro-schema"):
         chosen_schema(None, BodyOptions(avro_schemas=(path,)), RULES[LakeFormat.DELTA])
 
 

@@ -23,6 +23,7 @@ from roquet.pipeline.lake.schemas.protobuf_bodies import (
 )
 from roquet.pipeline.lake.schemas.written_bodies import decoder_of
 from tests.support.lake_rows import message_batch
+from tests.support.raising import raises
 
 ALL = """
 syntax = "proto3";
@@ -140,9 +141,9 @@ def test_a_schema_is_a_proto_or_descriptors(tmp_path: Path, descriptors: bytes) 
     assert found[0] is not None
     assert found[1] is not None
     assert found[0].columns == found[1].columns
-    with pytest.raises(BadSchema, match=r"shop\.Empty"):
+    with pytest.raises(BadOption, match=r"shop\.Empty"):
         chosen_schema(None, BodyOptions(protobuf_schema=binary), rules)
-    with pytest.raises(BadSchema, match=r"no message 'shop\.Nothing'"):
+    with pytest.raises(BadOption, match=r"no message 'shop\.Nothing'"):
         chosen_schema(
             None, BodyOptions(protobuf_schema=binary, protobuf_message="shop.Nothing"), rules
         )
@@ -154,5 +155,5 @@ def test_a_schema_is_a_proto_or_descriptors(tmp_path: Path, descriptors: bytes) 
 def test_what_is_no_schema_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text("message {")
-    with pytest.raises(BadSchema):
+    with raises(BadOption, name="protobuf-schema"):
         chosen_schema(None, BodyOptions(protobuf_schema=path), RULES[LakeFormat.DELTA])
