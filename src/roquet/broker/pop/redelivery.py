@@ -44,7 +44,7 @@ RETRY_QUEUE_ID: Final = 0
 
 _HOSTS_V6: Final = SysFlag.BORN_HOST_V6.value | SysFlag.STORE_HOST_V6.value
 # Records of Apache's that wait among timers are found this often; so are clocks that were set.
-_SLEEP_S_MAX: Final = 1.0
+_SLEEP_MS_MAX: Final = 1_000
 _RETRY_PAUSE_S: Final = 1.0
 _UNREADABLE_PAUSE_MS: Final = 1_000
 # Check points that are dealt with before others have their turn.
@@ -74,15 +74,17 @@ async def redeliver_due(broker: Broker) -> None:
 
 async def _until_due(journal: PopJournal) -> None:
     journal.is_woken.clear()
+    now_ms = journal.steady_ms
+    until_ms = now_ms + _SLEEP_MS_MAX
     next_ms = journal.next_due_ms
-    timeout_s = _SLEEP_S_MAX
     if next_ms is not None:
-        timeout_s = min(timeout_s, (next_ms - journal.steady_ms) / 1000)
-        if timeout_s <= 0:
+        until_ms = min(until_ms, next_ms)
+        if until_ms <= now_ms:
             return
-    journal.awaited_ms = next_ms
+    # Whatever is due after it need not wake anybody: most pops, which are acknowledged long before.
+    journal.awaited_ms = until_ms
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout((until_ms - now_ms) / 1000):
             await journal.is_woken.wait()
     except TimeoutError:
         pass

@@ -1,5 +1,6 @@
 """The journal of popped messages: its records, and what a start makes of them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from roquet.broker.pop import journal as journal_module, redelivery as redeliver
 from roquet.broker.pop.in_flight import PopKey, QueueOfGroup
 from roquet.broker.pop.journal import PopJournal
 from roquet.broker.pop.journal_writing import check_point_body
-from roquet.broker.pop.redelivery import redeliver_slice
+from roquet.broker.pop.redelivery import redeliver_due, redeliver_slice
 from roquet.net.errors import Refused
 from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.codes import RequestCode, ResponseCode
@@ -22,6 +23,7 @@ from roquet.protocol.messages.message import Property, StoredMessage
 from roquet.protocol.messages.record import read_record
 from roquet.store.appends import Appended
 from tests.support.broker_bed import VERSION_5_5_0, BrokerBed, broker_bed
+from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 from tests.support.popped import GROUP, TOPIC, ack, change, pop
 
@@ -218,6 +220,21 @@ async def test_an_earlier_deadline_wakes_the_redelivery(bed: BrokerBed) -> None:
     journal.is_woken.clear()
     await pop(client, max_msg_nums=1, invisible_time=1_000)
     assert journal.is_woken.is_set()
+
+
+@pytest.mark.parametrize(("invisible_ms", "wakes"), [(999, True), (1_000, False), (60_000, False)])
+async def test_a_sleeping_redelivery_is_woken_only_by_what_is_due_before_it_wakes(
+    bed: BrokerBed, invisible_ms: int, *, wakes: bool
+) -> None:
+    bed.put()
+    journal = bed.broker.waiting.pops
+    redelivery = asyncio.create_task(redeliver_due(bed.broker))
+    await eventually(lambda: journal.awaited_ms is not None)
+    await pop(bed.connect(), invisible_time=invisible_ms)
+    assert journal.is_woken.is_set() is wakes
+    redelivery.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await redelivery
 
 
 async def test_a_deleted_topic_leaves_nothing_behind(bed: BrokerBed) -> None:
