@@ -15,7 +15,7 @@ from roquet.grpc.message_form import put_time
 from roquet.grpc.schema import Message, pb
 from tests.support.eventually import wait_until
 from tests.support.grpc_client import grpc_client
-from tests.support.grpc_requests import as_consumer, message, received, sent, wish
+from tests.support.grpc_requests import as_consumer, message, receive_request, received, sent
 from tests.support.our_cluster import HOST, OurCluster
 from tests.support.ports import free_port
 from tests.support.spark_workers import with_workers
@@ -50,7 +50,7 @@ class World(NamedTuple):
             async with grpc_client(self.grpc_port) as client:
                 await as_consumer(client, topic)
                 while len(found) < count:
-                    waiting = wish(topic, long_polling_timeout=pb.Duration(seconds=5))
+                    waiting = receive_request(topic, long_polling_timeout=pb.Duration(seconds=5))
                     found += await received(client, waiting)
             return found
 

@@ -32,7 +32,7 @@ async def as_consumer(client: GrpcTestClient, topic: str = "normal") -> int:
     return await client.settings(client_type=ClientType.SIMPLE_CONSUMER, subscription=subscription)
 
 
-def wish(topic: str = "normal", **members: Any) -> Message:
+def receive_request(topic: str = "normal", **members: Any) -> Message:
     given = {"invisible_duration": pb.Duration(seconds=15), "batch_size": 32, **members}
     return pb.ReceiveMessageRequest(
         group=pb.Resource(name=GROUP),

@@ -11,7 +11,7 @@ its methods work on, or a proxy, which talks remoting to a cluster. Interface: `
     outgoing receives route_form settings names   requests as they are checked, answers as they look
     shown_records wire_format   records of the log as receivers get them, in one pass; protobuf
     metrics                   what is counted of calls, for Prometheus
-    telemetry clients questions   who is connected; what operators ask of them
+    telemetry telemetry_requests clients   who is connected; requests of operators to them
     signatures                which account may do what
     in_broker                 the endpoint of a broker; imports the broker, which does not know it
     proxy                     the endpoint in front of a cluster; imports the client

@@ -1,8 +1,8 @@
-"""Clients of the endpoint, each known by its id: what they told in their settings, the stream that
-commands reach them by, and the messages that are kept from others while they live.
+"""Clients of the endpoint, each known by its id: their settings, the stream that commands reach
+them by, and the messages that are kept from others while they live.
 
-A client is gone when it says so, when it sends no heartbeat for two minutes, or a moment after its
-stream has ended.
+A client is gone when it unregisters, when it sends no heartbeat for two minutes, or a moment after
+its stream has ended.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from typing import Final, Generic, Protocol, TypeVar, final
 from roquet.grpc.calls import Call, GrpcStatus
 from roquet.grpc.codes import Code, RefusedCall
 from roquet.grpc.message_form import shown_message
-from roquet.grpc.questions import Questions
 from roquet.grpc.schema import Message, pb
 from roquet.grpc.settings import answered_settings, subscriptions_in
+from roquet.grpc.telemetry_requests import TelemetryRequests
 from roquet.protocol.bodies.clients import SubscriptionData
 from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command
@@ -39,7 +39,7 @@ RENEW_BEFORE_MS: Final = 20_000
 NAME_SIZE_MAX: Final = 512
 
 
-# What a client keeps of a message that is out for as long as it lives.
+# What is kept of a message that is in flight for as long as its client lives.
 H = TypeVar("H")
 
 
@@ -53,7 +53,7 @@ class GrpcClient(Generic[H]):
         self.settings: Message = None
         self.language = ""
         self.version = ""
-        self.questions = Questions()
+        self.requests = TelemetryRequests()
         self.telemetry: Call | None = None
         # By the text of the receipt.
         self.held: dict[str, H] = {}
@@ -86,13 +86,13 @@ class GrpcClient(Generic[H]):
         return False
 
     def send_oneway(self, command: Command) -> None:
-        """Questions about transactions; what only clients of remoting understand is left out."""
+        """Checks of transactions; what only clients of remoting understand is left out."""
         if command.code == RequestCode.CHECK_TRANSACTION_STATE:
             half = read_record(command.body)
             self.check_transaction(half, transaction_id_of(half.physical_offset))
 
     async def call(self, command: Command, timeout_s: float) -> Command:
-        return await self.questions.ask(self, command, timeout_s)
+        return await self.requests.call(self, command, timeout_s)
 
     def close(self, reason: str) -> None:
         if self.telemetry is not None:
@@ -121,7 +121,7 @@ class GrpcClient(Generic[H]):
 
 
 def transaction_id_of(physical_offset: int) -> str:
-    """It says where the half message is, so that any broker of the log can end the transaction."""
+    """Contains the place of the half message: any broker of the log can end the transaction."""
     return f"{physical_offset:016X}"
 
 
@@ -129,7 +129,7 @@ class Registry(Protocol[H]):
     """Where clients are registered: a broker, or a cluster."""
 
     def register(self, client: GrpcClient[H]) -> None:
-        """With the settings it has told, or again with each heartbeat. Raises Refused."""
+        """With its settings, and again with each heartbeat. Raises Refused."""
 
     def unregister(self, client: GrpcClient[H], held: Collection[H]) -> None:
         """It is gone, and what it held comes again."""
@@ -151,7 +151,7 @@ class GrpcClients(Generic[H]):
         return self._by_id.get(call.client_id)
 
     def holds(self, client_id: str) -> bool:
-        """Whether messages are out for as long as the client lives."""
+        """Whether messages are in flight for as long as the client lives."""
         client = self._by_id.get(client_id)
         return client is not None and bool(client.held)
 
@@ -163,7 +163,7 @@ class GrpcClients(Generic[H]):
         """Raises RefusedCall; the client then sends its settings again."""
         client = self.find(call)
         if client is None or client.settings is None:
-            text = f"client {call.client_id!r} is not known here: its settings have not come yet"
+            text = f"client {call.client_id!r} is unknown: it has not sent its settings yet"
             raise RefusedCall(Code.UNRECOGNIZED_CLIENT_TYPE, text)
         return client
 

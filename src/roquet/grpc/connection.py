@@ -157,7 +157,7 @@ class GrpcConnection(asyncio.Protocol):
         self.peer_ip = ""
         self.peer_host = b""
         self.peer_address = _NO_ADDRESS
-        # The client, if a load balancer tells it.
+        # The client, if a load balancer reports it.
         self.source: Address | None = None
 
     # Called by calls.
@@ -223,7 +223,7 @@ class GrpcConnection(asyncio.Protocol):
             self._flush()
 
     def close(self, reason: str) -> None:
-        """Tells the peer, which connects again, and closes."""
+        """Announces the end to the peer, which connects again, and closes."""
         if self._close_reason is None:
             self._session.terminate(_NO_ERROR)
             self._flush()

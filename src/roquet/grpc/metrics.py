@@ -34,7 +34,7 @@ IN_FLIGHT: Final = Metric(
 RENEWED: Final = Metric(
     "roquet_grpc_receipts_renewed_total",
     MetricKind.COUNTER,
-    "Times that a message of a push consumer stayed out for longer, because its client lives.",
+    "Renewals of messages in flight at push consumers that are alive.",
 )
 METRICS: Final = (CONNECTIONS, CALLS, IN_FLIGHT, RENEWED)
 

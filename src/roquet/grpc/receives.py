@@ -24,14 +24,14 @@ INVISIBLE_MS_MAX: Final = 12 * 3_600_000
 POLL_S_MAX: Final = 20.0
 # A poll is answered so long before its client stops waiting.
 _MARGIN_S: Final = 0.2
-# How long a message is out that its client leaves to the server; it is renewed in time.
+# How long a message is in flight if its client leaves that to the server, which renews it in time.
 RENEWED_MS: Final = 60_000
 
 
 _FIRST: Final = pb.ReceiveMessageResponse(status=status_of(Code.OK)).SerializeToString()
 
 
-class Wish(NamedTuple):
+class ReceiveOptions(NamedTuple):
     """What a client asked for. `broker_name` is empty if any will do."""
 
     group: str
@@ -48,7 +48,7 @@ class Wish(NamedTuple):
         return not self.subscription.tags or message.tags in self.subscription.tags
 
 
-def wish_of(request: Message) -> Wish:
+def receive_options(request: Message) -> ReceiveOptions:
     """Raises RefusedCall."""
     invisible_ms = ms_of(request.invisible_duration)
     if request.auto_renew:
@@ -60,7 +60,7 @@ def wish_of(request: Message) -> Wish:
         )
         raise RefusedCall(Code.ILLEGAL_INVISIBLE_TIME, text)
     topic = topic_name(request.message_queue.topic)
-    return Wish(
+    return ReceiveOptions(
         group=group_name(request.group),
         topic=topic,
         broker_name=request.message_queue.broker.name,
@@ -98,8 +98,8 @@ def check_entries(request: Message) -> None:
         raise RefusedCall(Code.BAD_REQUEST, text)
 
 
-def late_receipt() -> RefusedCall:
-    text = "its time is over, and the message comes again, or has come again"
+def expired_receipt() -> RefusedCall:
+    text = "the receipt has expired: the message is redelivered"
     return RefusedCall(Code.INVALID_RECEIPT_HANDLE, text)
 
 

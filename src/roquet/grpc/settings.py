@@ -1,4 +1,4 @@
-"""Settings of clients: what they tell, and what the server decides.
+"""Settings of clients: what they report, and what the server decides.
 
 Settings come back with how often and how late messages are retried, how long receives wait, whether
 a group is ordered.
@@ -94,7 +94,7 @@ def answered_settings(settings: Message) -> bytes:
 
 
 def subscriptions_in(subscription: Message) -> list[SubscriptionData]:
-    """As members of a group tell them. Raises RefusedCall."""
+    """Those that members of a group register. Raises RefusedCall."""
     found = []
     for entry in subscription.subscriptions:
         parsed = subscription_of(entry.topic.name, entry.expression)

@@ -53,7 +53,7 @@ class Telemetry:
         if not command.HasField("settings"):
             client = service.clients.find(call)
             if client is not None and client.telemetry is call:
-                client.questions.answer(command)
+                client.requests.answer(command)
         elif service.unavailable is not None:
             call.finish(GrpcStatus.UNAVAILABLE, service.unavailable)
         else:

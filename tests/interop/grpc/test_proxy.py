@@ -19,9 +19,9 @@ from tests.support.grpc_requests import (
     ack,
     as_consumer,
     message,
+    receive_request,
     received,
     sent,
-    wish,
 )
 from tests.support.jars import ApacheVersion
 from tests.support.our_cluster import OurNameServer, OurProxy
@@ -93,7 +93,7 @@ async def test_an_apache_cluster_is_served(client: GrpcTestClient) -> None:
     await as_consumer(client)
     answer = await sent(client, message(tag="new", keys=["k1"]))
     assert answer.status.code == Code.OK
-    (found,) = await patiently(client, wish(long_polling_timeout=PATIENT))
+    (found,) = await patiently(client, receive_request(long_polling_timeout=PATIENT))
     assert (found.body, found.system_properties.tag) == (b"hello", "new")
     assert [(each.key, each.value) for each in found.user_properties] == [("city", "Rome")]
     request = pb.ChangeInvisibleDurationRequest(
@@ -103,16 +103,16 @@ async def test_an_apache_cluster_is_served(client: GrpcTestClient) -> None:
         invisible_duration=pb.Duration(seconds=1),
     )
     assert await client.refused("ChangeInvisibleDuration", request) == Code.OK
-    (again,) = await patiently(client, wish(long_polling_timeout=PATIENT))
+    (again,) = await patiently(client, receive_request(long_polling_timeout=PATIENT))
     assert again.system_properties.delivery_attempt == 2
     assert await client.refused("AckMessage", ack(again)) == Code.OK
-    assert await received(client, wish()) == []
+    assert await received(client, receive_request()) == []
 
 
 @ONLY_5
 @pytest.mark.usefixtures("proxied")
 async def test_a_receive_that_is_cancelled_hides_nothing(client: GrpcTestClient) -> None:
-    request = wish("fifo", long_polling_timeout=PATIENT)
+    request = receive_request("fifo", long_polling_timeout=PATIENT)
     stream = client.start("ReceiveMessage", request)
     await sent(client, message("delay"))  # Refused; when it is, the receive waits at the broker.
     client.reset(stream)
@@ -145,10 +145,10 @@ async def test_a_transaction_is_asked_about_and_ended_once(
     for _ in range(2):
         assert await client.refused("EndTransaction", request) == Code.OK
     if proxied.version is ApacheVersion.V5_5_0:
-        wanted = wish("transaction", long_polling_timeout=PATIENT)
+        wanted = receive_request("transaction", long_polling_timeout=PATIENT)
         (found,) = await patiently(client, wanted)
         assert await client.refused("AckMessage", ack(found, topic="transaction")) == Code.OK
-        assert await received(client, wish("transaction")) == []
+        assert await received(client, receive_request("transaction")) == []
 
 
 @BOTH
@@ -171,7 +171,7 @@ async def test_a_broker_without_pop_is_told_to_have_none(client: GrpcTestClient)
     assert (await sent(client, message())).status.code == Code.OK
     assert (await sent(client, message(message_group="g"))).status.code == Code.OK
     await as_consumer(client)
-    stream = client.start("ReceiveMessage", wish())
+    stream = client.start("ReceiveMessage", receive_request())
     (answer,) = (await client.finished(stream)).messages
     status = pb.ReceiveMessageResponse.FromString(answer).status
     assert status.code == Code.NOT_IMPLEMENTED

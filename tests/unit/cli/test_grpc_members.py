@@ -12,7 +12,7 @@ from roquet import Admin, TopicSettings
 from roquet.grpc.schema import pb
 from tests.support.command_line import roquet
 from tests.support.grpc_client import grpc_client
-from tests.support.grpc_requests import GROUP, as_consumer, message, received, sent, wish
+from tests.support.grpc_requests import GROUP, as_consumer, message, receive_request, received, sent
 from tests.support.our_cluster import OurCluster
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ async def test_they_are_listed_as_members_and_producers(cluster: OurCluster) -> 
         publishing = pb.Publishing(topics=[pb.Resource(name="normal")])
         await writer.settings(publishing=publishing)
         await sent(writer, message())
-        assert len(await received(reader, wish())) == 1
+        assert len(await received(reader, receive_request())) == 1
         (member,) = (await answer("group", "members", GROUP))["connections"]
         assert member["client"] == CONSUMER
         (producer,) = (await answer("producers"))["producers"]

@@ -22,9 +22,9 @@ from tests.support.grpc_requests import (
     ack,
     as_consumer,
     message,
+    receive_request,
     received,
     sent,
-    wish,
 )
 from tests.support.stores import messages
 
@@ -166,7 +166,7 @@ async def test_received_messages_are_acknowledged(bed: BrokerBed, client: GrpcTe
     await as_consumer(client)
     for index in range(3):
         await sent(client, message(body=b"%d" % index, tag="new", message_id=f"id-{index}"))
-    found = await received(client, wish())
+    found = await received(client, receive_request())
     assert {each.body for each in found} == {b"0", b"1", b"2"}
     assert found[0].system_properties.delivery_attempt == 1
     assert found[0].system_properties.tag == "new"
@@ -175,7 +175,7 @@ async def test_received_messages_are_acknowledged(bed: BrokerBed, client: GrpcTe
     answer = await client.call("AckMessage", ack(*found))
     assert [entry.status.code for entry in answer.entries] == [Code.OK] * 3
     assert bed.broker.waiting.pops.in_flight.count == 0
-    assert await received(client, wish()) == []
+    assert await received(client, receive_request()) == []
 
 
 async def test_acks_that_come_together_are_written_together(
@@ -184,7 +184,7 @@ async def test_acks_that_come_together_are_written_together(
     await as_consumer(client)
     queued = [message(body=b"%d" % index, message_id=f"id-{index}") for index in range(8)]
     await sent(client, *queued)  # To one queue.
-    found = await received(client, wish())
+    found = await received(client, receive_request())
     assert len(found) == 8
     broker = bed.broker
     before = broker.store.log_end
@@ -195,7 +195,7 @@ async def test_acks_that_come_together_are_written_together(
     together = broker.store.log_end - before
     assert broker.waiting.pops.in_flight.count == 0
     await sent(client, *queued)
-    found = await received(client, wish())
+    found = await received(client, receive_request())
     before = broker.store.log_end
     for each in found:
         assert await client.refused("AckMessage", ack(each)) == Code.OK
@@ -207,7 +207,7 @@ async def test_a_change_comes_after_the_acks_before_it(
 ) -> None:
     await as_consumer(client)
     await sent(client, message())
-    (found,) = await received(client, wish())
+    (found,) = await received(client, receive_request())
     change = pb.ChangeInvisibleDurationRequest(
         group=pb.Resource(name=GROUP),
         topic=pb.Resource(name="normal"),
@@ -225,7 +225,9 @@ async def test_a_change_comes_after_the_acks_before_it(
 
 async def test_a_receive_waits_for_a_message(client: GrpcTestClient) -> None:
     await as_consumer(client)
-    stream = client.start("ReceiveMessage", wish(long_polling_timeout=pb.Duration(seconds=20)))
+    stream = client.start(
+        "ReceiveMessage", receive_request(long_polling_timeout=pb.Duration(seconds=20))
+    )
     await sent(client, message())
     answer = await client.finished(stream)
     assert len(answer.messages) == 3
@@ -233,7 +235,9 @@ async def test_a_receive_waits_for_a_message(client: GrpcTestClient) -> None:
 
 async def test_a_cancelled_receive_waits_no_more(bed: BrokerBed, client: GrpcTestClient) -> None:
     await as_consumer(client)
-    stream = client.start("ReceiveMessage", wish(long_polling_timeout=pb.Duration(seconds=20)))
+    stream = client.start(
+        "ReceiveMessage", receive_request(long_polling_timeout=pb.Duration(seconds=20))
+    )
     await eventually(lambda: bed.broker.waiting.pop_polls.count == 1)
     client.reset(stream)
     await eventually(lambda: bed.broker.waiting.pop_polls.count == 0)
@@ -247,14 +251,14 @@ async def test_what_a_cancelled_receive_was_to_get_comes_again_at_once(
     # The client lets less come than the answer has.
     client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 10})
     pops = bed.broker.waiting.pops
-    stream = client.start("ReceiveMessage", wish())
+    stream = client.start("ReceiveMessage", receive_request())
     await eventually(lambda: pops.in_flight.count)
     client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_SIZE})
     bed.clock.advance(1)
     client.reset(stream)
     await eventually(lambda: (pops.in_flight.next_due_ms or math.inf) <= pops.steady_ms)
     redeliver_slice(bed.broker)
-    (found,) = await received(client, wish())
+    (found,) = await received(client, receive_request())
     # Nobody has seen it.
     assert found.system_properties.delivery_attempt == 1
 
@@ -264,13 +268,13 @@ async def test_a_message_comes_again_when_its_time_is_over_and_not_before(
 ) -> None:
     await as_consumer(client)
     await sent(client, message())
-    assert len(await received(client, wish())) == 1
+    assert len(await received(client, receive_request())) == 1
     bed.clock.advance(15 - 1 / 16)
     redeliver_slice(bed.broker)
-    assert await received(client, wish()) == []
+    assert await received(client, receive_request()) == []
     bed.clock.advance(1 / 16)
     redeliver_slice(bed.broker)
-    (again,) = await received(client, wish())
+    (again,) = await received(client, receive_request())
     assert again.system_properties.delivery_attempt == 2
 
 
@@ -280,7 +284,7 @@ async def test_before_its_settings_a_client_may_receive_but_is_no_member(
     request = pb.HeartbeatRequest(client_type=ClientType.SIMPLE_CONSUMER)
     assert await client.refused("Heartbeat", request) == Code.UNRECOGNIZED_CLIENT_TYPE
     await sent(client, message())
-    assert len(await received(client, wish())) == 1
+    assert len(await received(client, receive_request())) == 1
 
 
 @pytest.mark.parametrize("handle", ["nonsense", "0 1 10000 0 0 broker 1 0"])
@@ -298,7 +302,7 @@ async def test_a_message_that_is_given_back_comes_again(
 ) -> None:
     await as_consumer(client)
     await sent(client, message())
-    (found,) = await received(client, wish())
+    (found,) = await received(client, receive_request())
     request = pb.ChangeInvisibleDurationRequest(
         group=pb.Resource(name=GROUP),
         topic=pb.Resource(name="normal"),
@@ -309,7 +313,7 @@ async def test_a_message_that_is_given_back_comes_again(
     assert answer.receipt_handle != request.receipt_handle
     bed.clock.advance(1.5)
     redeliver_slice(bed.broker)
-    (again,) = await received(client, wish())
+    (again,) = await received(client, receive_request())
     assert again.body == b"hello"
     assert again.system_properties.delivery_attempt == 2
     assert again.topic.name == "normal"
@@ -321,10 +325,10 @@ async def test_what_was_received_too_often_is_a_dead_letter(
     bed.broker.tables.groups.update(GroupConfig(group_name=GROUP, retry_max_times=0))
     await as_consumer(client)
     await sent(client, message())
-    assert len(await received(client, wish())) == 1
+    assert len(await received(client, receive_request())) == 1
     bed.clock.advance(16)
     redeliver_slice(bed.broker)
-    assert await received(client, wish()) == []
+    assert await received(client, receive_request()) == []
     (dead,) = messages(bed.broker.store, f"%DLQ%{GROUP}", 0)
     assert dead.body == b"hello"
     assert bed.broker.waiting.pops.in_flight.count == 0
@@ -335,7 +339,7 @@ async def test_a_client_can_send_a_message_to_the_dead_letters(
 ) -> None:
     await as_consumer(client)
     await sent(client, message())
-    (found,) = await received(client, wish())
+    (found,) = await received(client, receive_request())
     request = pb.ForwardMessageToDeadLetterQueueRequest(
         group=pb.Resource(name=GROUP),
         topic=pb.Resource(name="normal"),
@@ -353,11 +357,11 @@ async def test_ordered_groups_get_one_message_group_in_order(
     await as_consumer(client, "fifo")
     for index in range(3):
         await sent(client, message("fifo", b"%d" % index, message_group="g"))
-    (first,) = await received(client, wish("fifo", batch_size=1))
+    (first,) = await received(client, receive_request("fifo", batch_size=1))
     assert first.body == b"0"
-    assert await received(client, wish("fifo", batch_size=1)) == []
+    assert await received(client, receive_request("fifo", batch_size=1)) == []
     await client.call("AckMessage", ack(first, topic="fifo"))
-    (second,) = await received(client, wish("fifo", batch_size=1))
+    (second,) = await received(client, receive_request("fifo", batch_size=1))
     assert second.body == b"1"
 
 
@@ -380,7 +384,7 @@ async def test_the_messages_of_a_lost_push_consumer_come_again_soon(
     async with grpc_client(port, "push@1@0@b") as other:
         await as_consumer(other)
         await sent(client, message())
-        assert len(await received(other, wish(auto_renew=True))) == 1
+        assert len(await received(other, receive_request(auto_renew=True))) == 1
         bed.clock.advance(1)
     in_flight = bed.broker.waiting.pops.in_flight
     await eventually(

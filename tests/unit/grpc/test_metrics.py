@@ -15,7 +15,7 @@ from roquet.protocol.host import Address
 from tests.support.broker_bed import BrokerBed
 from tests.support.eventually import eventually
 from tests.support.grpc_client import GrpcTestClient, grpc_client
-from tests.support.grpc_requests import as_consumer, message, sent, wish
+from tests.support.grpc_requests import as_consumer, message, receive_request, sent
 from tests.support.http_asking import page_of
 from tests.support.our_cluster import OurCluster
 from tests.support.scraped import Scraped, scraped
@@ -73,7 +73,9 @@ async def test_a_long_poll_is_in_flight_until_its_client_cancels_it(
     figures: EndpointFigures, client: GrpcTestClient
 ) -> None:
     await as_consumer(client)
-    stream = client.start("ReceiveMessage", wish(long_polling_timeout=pb.Duration(seconds=20)))
+    stream = client.start(
+        "ReceiveMessage", receive_request(long_polling_timeout=pb.Duration(seconds=20))
+    )
     await sent(client, message("fifo"))  # When it is answered, the receive waits.
     found = measured(figures)
     assert found.value(IN_FLIGHT, method="ReceiveMessage") == 1

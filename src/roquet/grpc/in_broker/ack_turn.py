@@ -29,7 +29,7 @@ class WaitingAck(Protocol):
         """With the statuses of pops, and `late` instead of each success."""
 
     def give_up(self, text: str) -> None:
-        """The broker is gone."""
+        """The broker stops or restarts."""
 
 
 class Ack(NamedTuple):
@@ -81,7 +81,7 @@ class AckTurn:
         self._end = max(self._end, end)
 
     def flush(self) -> None:
-        """Whatever changes what is out must come after the acks that came before it."""
+        """Acks are written before whatever changes the messages in flight after them."""
         if not self._acks:
             return
         acks, self._acks = self._acks, []
@@ -109,7 +109,7 @@ def _answer_all(
 ) -> None:
     late = None
     if code is not ResponseCode.SUCCESS:
-        late = status_of(code_of(code), "the message may come again")
+        late = status_of(code_of(code), "the message may be redelivered")
     for each in acks:
         each.answer(statuses, late)
 

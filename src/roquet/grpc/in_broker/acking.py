@@ -1,9 +1,9 @@
 """What becomes of received messages: AckMessage, ChangeInvisibleDuration, and
 ForwardMessageToDeadLetterQueue.
 
-A receipt handle is the receipt of a pop: it names queue, offset and times, so that a broker that
-was restarted knows it, too. One whose time is over is refused, unless the message is still out for
-it: the messages of a push consumer are, for as long as that lives.
+A receipt handle is the receipt of a pop: it names queue, offset and times, so that a restarted
+broker accepts it, too. One whose time is over is refused, unless the message is still in flight
+with it: the messages of a push consumer are, for as long as that lives.
 """
 
 from roquet.broker.broker import Broker
@@ -25,7 +25,7 @@ from roquet.grpc.in_broker.receiving import send_to_dlq
 from roquet.grpc.in_broker.registration import Held
 from roquet.grpc.in_broker.routing import found_topic
 from roquet.grpc.names import group_name
-from roquet.grpc.receives import changed_ms, check_entries, late_receipt
+from roquet.grpc.receives import changed_ms, check_entries, expired_receipt
 from roquet.grpc.schema import Message, pb
 from roquet.net.errors import Refused
 from roquet.protocol.codes import ResponseCode
@@ -115,12 +115,12 @@ def _held(broker: Broker, group: str, topic: str, handle: str) -> tuple[QueueOfG
         raise RefusedCall(Code.INVALID_RECEIPT_HANDLE, str(error)) from None
     queue = QueueOfGroup(group, receipt.topic_for(group, topic), receipt.queue_id)
     is_over = receipt.end_ms <= broker.clock.now_ms()
-    if is_over and not _is_out(broker, queue, receipt):
-        raise late_receipt()
+    if is_over and not _is_in_flight(broker, queue, receipt):
+        raise expired_receipt()
     return queue, receipt
 
 
-def _is_out(broker: Broker, queue: QueueOfGroup, receipt: Receipt) -> bool:
+def _is_in_flight(broker: Broker, queue: QueueOfGroup, receipt: Receipt) -> bool:
     journal = broker.waiting.pops
     if receipt.revive_queue_id == ORDERED_QUEUE_ID:
         ordered = journal.ordered.find(queue)

@@ -1,8 +1,8 @@
 """ReceiveMessage: pops messages for a client, and waits for them.
 
 The answer is a stream: a status, the messages, and when they were handed out. A client that is gone
-before it has got all of it gives the messages back: they come again at once, and it does not count
-as a delivery.
+before it has got all of it gives the messages back: they are redelivered at once, and it does not
+count as a delivery.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,13 @@ from roquet.grpc.in_broker.registration import Held, hold, release
 from roquet.grpc.in_broker.routing import found_topic
 from roquet.grpc.message_form import put_message, resource_of
 from roquet.grpc.names import group_name
-from roquet.grpc.receives import Wish, finish_empty, poll_s, send_messages, wish_of
+from roquet.grpc.receives import (
+    ReceiveOptions,
+    finish_empty,
+    poll_s,
+    receive_options,
+    send_messages,
+)
 from roquet.grpc.schema import Message, pb
 from roquet.grpc.shown_records import shown_records
 from roquet.net.errors import Refused
@@ -49,10 +55,10 @@ from roquet.protocol.names import dlq_topic
 _INIT_MAX: Final = 1
 
 
-class Wanted(NamedTuple):
-    """What a client asked for."""
+class _PopRequest(NamedTuple):
+    """A receive in terms of a pop."""
 
-    wish: Wish
+    options: ReceiveOptions
     pop: PopMessageHeader
     filter: Filter
 
@@ -60,8 +66,8 @@ class Wanted(NamedTuple):
 def receive_message(broker: Broker, client: GrpcClient[Held], call: Call, request: Message) -> None:
     """Raises Refused."""
     check_is_master(broker.config)
-    wanted = _wanted(broker, request)
-    receiving = _Receiving(broker, client, call, wanted)
+    pop_request = _pop_request(broker, request)
+    receiving = _WaitingReceive(broker, client, call, pop_request)
     if receiving.look():
         return
     timeout_s = poll_s(call, request)
@@ -74,39 +80,39 @@ def receive_message(broker: Broker, client: GrpcClient[Held], call: Call, reques
         receiving.wait(timeout_s)
 
 
-def _wanted(broker: Broker, request: Message) -> Wanted:
+def _pop_request(broker: Broker, request: Message) -> _PopRequest:
     topic = found_topic(broker, request.message_queue.topic).topic_name
     check_readable(broker, topic, ANY_QUEUE, group_name(request.group))
-    wish = wish_of(request)
+    options = receive_options(request)
     pop = PopMessageHeader(
-        consumer_group=wish.group,
+        consumer_group=options.group,
         topic=topic,
         queue_id=ANY_QUEUE,
-        max_msg_nums=wish.count_max,
-        invisible_time=wish.invisible_ms,
+        max_msg_nums=options.count_max,
+        invisible_time=options.invisible_ms,
         poll_time=0,
         born_time=0,
         init_mode=_INIT_MAX,
-        exp_type=wish.subscription.expression_type,
-        exp=wish.subscription.expression,
-        order=group_settings(broker, wish.group).consume_message_orderly,
-        attempt_id=wish.attempt_id,
+        exp_type=options.subscription.expression_type,
+        exp=options.subscription.expression,
+        order=group_settings(broker, options.group).consume_message_orderly,
+        attempt_id=options.attempt_id,
     )
-    return Wanted(wish, pop, filter_of_pop(pop.exp, pop.exp_type, broker.config))
+    return _PopRequest(options, pop, filter_of_pop(pop.exp, pop.exp_type, broker.config))
 
 
 @final
-class _Receiving:
+class _WaitingReceive:
     """One call, from its first look to its answer; waits like a pop of remoting."""
 
     def __init__(
-        self, broker: Broker, client: GrpcClient[Held], call: Call, wanted: Wanted
+        self, broker: Broker, client: GrpcClient[Held], call: Call, pop_request: _PopRequest
     ) -> None:
         self._broker = broker
         self._client = client
         self._call = call
-        self._wanted = wanted
-        pop = wanted.pop
+        self._request = pop_request
+        pop = pop_request.pop
         self.key = PollKey(pop.topic, pop.consumer_group, ANY_QUEUE)
         self._is_waiting = False
         self._taken: Taken | None = None
@@ -133,9 +139,9 @@ class _Receiving:
         polls, turn = self._broker.waiting.pop_polls, self._broker.messages.long_polls.turn
         if self._is_waiting and polls.empty_turns.get(self.key) == turn:
             return False
-        pop = self._wanted.pop
+        pop = self._request.pop
         kind = OrderedPopping if pop.order else Popping
-        popping = kind(self._broker, pop, self._wanted.filter)
+        popping = kind(self._broker, pop, self._request.filter)
         try:
             has_any = popping.take()
         except Refused as refused:
@@ -186,15 +192,18 @@ class _Receiving:
             finish_empty(self._call, status_of(Code.MESSAGE_NOT_FOUND, "no match message"))
             return
         self._broker.statistics.count_get(
-            self._wanted.pop.consumer_group, self._wanted.pop.topic, len(messages), self._body_size
+            self._request.pop.consumer_group,
+            self._request.pop.topic,
+            len(messages),
+            self._body_size,
         )
         send_messages(self._call, messages, self._broker.clock.now_ms())
 
     def _shown(self, taken: Taken) -> Iterator[bytes]:
         """The messages, but for those that the client does not want, or has had too often."""
-        pop, wish = self._wanted.pop, self._wanted.wish
+        pop, options = self._request.pop, self._request.options
         attempts_max = group_settings(self._broker, pop.consumer_group).retry_max_times + 1
-        tags = frozenset(each.encode() for each in wish.subscription.tags) or None
+        tags = frozenset(each.encode() for each in options.subscription.tags) or None
         topic = resource_of(pop.topic).SerializeToString()
         for batch in taken.batches:
             records = batch.records
@@ -203,7 +212,7 @@ class _Receiving:
             found, body_size = shown_records(records, batch.times, topic, start, tags, attempts_max)
             self._body_size += body_size
             for index, shown in enumerate(found):
-                if shown is not None and not wish.is_renewed:
+                if shown is not None and not options.is_renewed:
                     yield shown
                     continue
                 receipt = taken.receipt(batch, batch.offsets[index])
@@ -211,7 +220,7 @@ class _Receiving:
                     times = batch.times[index] if batch.times else 0
                     shown = self._one(batch.queue, records[index], receipt, times, attempts_max)
                 if shown is not None:
-                    if wish.is_renewed:
+                    if options.is_renewed:
                         hold(self._broker, self._client, batch.queue, receipt)
                     yield shown
 
@@ -224,11 +233,11 @@ class _Receiving:
         attempts_max: int,
     ) -> bytes | None:
         """One that is not shown as it is stored."""
-        broker, pop = self._broker, self._wanted.pop
+        broker, pop = self._broker, self._request.pop
         try:
             message = read_record(record)
             message.reconsume_times = max(message.reconsume_times, times)
-            if not self._wanted.wish.wants(message):
+            if not self._request.options.wants(message):
                 acknowledge(broker, queue, receipt, (receipt.offset,))
                 return None
             if message.reconsume_times >= attempts_max:
@@ -238,7 +247,7 @@ class _Receiving:
             shown = pb.ReceiveMessageResponse()
             put_message(shown.message, message, pop.topic, receipt.text)
         except (BadMessage, TooLarge, Refused):
-            return None  # It comes again when its time is over.
+            return None  # It is redelivered when its time is over.
         self._body_size += len(shown.message.body)
         return with_head(shown.SerializeToString())
 

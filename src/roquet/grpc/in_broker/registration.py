@@ -1,7 +1,7 @@
 """Clients of the endpoint as members of groups of the broker, and the messages that they hold.
 
-A push consumer leaves it to the server how long its messages are out: for as long as it lives, and
-when it is gone they come again at once.
+A push consumer leaves it to the server how long its messages are in flight: for as long as it
+lives, and when it is gone they are redelivered at once.
 """
 
 import logging
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Held(NamedTuple):
-    """A message that is out for as long as its client lives."""
+    """A message that is in flight for as long as its client lives."""
 
     queue: QueueOfGroup
     receipt: Receipt
@@ -42,7 +42,7 @@ class Held(NamedTuple):
 
 
 def register(broker: Broker, client: GrpcClient[Held]) -> None:
-    """With the settings it has told, or again with each heartbeat. Raises Refused."""
+    """With its settings, and again with each heartbeat. Raises Refused."""
     clock = broker.clock
     member = Client(
         client.client_id,
@@ -77,7 +77,7 @@ def release(broker: Broker, held: Held) -> None:
     try:
         change_time(broker, held.queue, held.receipt, 0, is_suspended=True)
     except Refused as refused:
-        log.warning("a message of %s comes again when its time is over: %s", held.queue, refused)
+        log.warning("a message of %s is redelivered when its time is over: %s", held.queue, refused)
 
 
 def renew(broker: Broker, clients: GrpcClients[Held]) -> int:
@@ -95,7 +95,7 @@ def renew(broker: Broker, clients: GrpcClients[Held]) -> int:
 
 
 def _is_renewed(broker: Broker, held: Held) -> bool | None:
-    """Whether it got more time; None if it is not out any more. The first receipt stays valid."""
+    """Whether it got more time; None if it is not in flight. The first receipt stays valid."""
     journal = broker.waiting.pops
     receipt = held.receipt
     if receipt.revive_queue_id == ORDERED_QUEUE_ID:

@@ -3,8 +3,8 @@
 What clients get of other brokers is what name servers have: their queues, and where their endpoints
 are, which every broker registers. A broker that has none is left out, and that is logged. The
 broker that was asked is at the address that the client used, unless that names several: then each
-broker is at the address that it has registered, so that a client of several endpoints can tell them
-apart.
+broker is at the address that it has registered, so that a client of several endpoints can
+distinguish them.
 """
 
 from collections.abc import Mapping
@@ -32,14 +32,14 @@ _MASTER_ID: Final = 0
 _NOTHING: Final = TopicRoute()
 
 
-class TopicElsewhere(NamedTuple):
+class RemoteTopic(NamedTuple):
     """A topic as name servers know it. `config` is that of another broker, if this has none."""
 
     route: TopicRoute = _NOTHING
     config: TopicConfig | None = None
 
 
-NOWHERE_ELSE: Final = TopicElsewhere()
+NO_REMOTE_TOPIC: Final = RemoteTopic()
 
 
 class Masters(NamedTuple):
@@ -74,19 +74,19 @@ def found_topic(broker: Broker, resource: Message) -> TopicConfig:
     return topic
 
 
-def query_route(broker: Broker, request: Message, elsewhere: TopicElsewhere) -> Message:
+def query_route(broker: Broker, request: Message, remote: RemoteTopic) -> Message:
     """Raises RefusedCall."""
-    found = _found(broker, request, elsewhere)
+    found = _found(broker, request, remote)
     types = accepted_types(found.topic.attributes)
     return route_answer(
         found.topic.topic_name, found.queues, types, lambda name: found.endpoints[name]
     )
 
 
-def query_assignment(broker: Broker, request: Message, elsewhere: TopicElsewhere) -> Message:
+def query_assignment(broker: Broker, request: Message, remote: RemoteTopic) -> Message:
     """Raises RefusedCall."""
     group = broker.tables.groups.find(group_name(request.group))
-    found = _found(broker, request, elsewhere)
+    found = _found(broker, request, remote)
     return assignment_answer(
         found.topic.topic_name,
         found.queues,
@@ -103,16 +103,16 @@ class _Found(NamedTuple):
     endpoints: dict[str, Message]
 
 
-def _found(broker: Broker, request: Message, elsewhere: TopicElsewhere) -> _Found:
+def _found(broker: Broker, request: Message, remote: RemoteTopic) -> _Found:
     """Raises RefusedCall."""
     name, own_name = topic_name(request.topic), broker.config.broker_name
-    masters = masters_in(elsewhere.route)
+    masters = masters_in(remote.route)
     places = {each: endpoints_at(place) for each, place in masters.endpoints.items()}
     queues = {
         each.broker_name: _counts(
             each.broker_name, each.read_queue_nums, each.write_queue_nums, each.perm
         )
-        for each in elsewhere.route.queue_datas
+        for each in remote.route.queue_datas
         if each.broker_name in places
     }
     own = broker.tables.topics.find(name)
@@ -123,7 +123,7 @@ def _found(broker: Broker, request: Message, elsewhere: TopicElsewhere) -> _Foun
     elif own is not None:
         queues[own_name] = _own_counts(broker, own)
         places[own_name] = _own_endpoints(broker, request, masters)
-    topic = own or elsewhere.config
+    topic = own or remote.config
     if topic is None or not queues:
         raise missing_topic(name)
     return _Found(topic, [queues[each] for each in sorted(queues)], places)

@@ -46,7 +46,7 @@ from roquet.store.appends import Appended
 _WRITE: Final = int(Permission.WRITE)
 _TRANSACTION_ID: Final = re.compile(r"[0-9A-F]{16}", re.ASCII)
 _ENDS: Final = {Resolution.COMMIT: commit, Resolution.ROLLBACK: roll_back}
-# A request of remoting tells the version of its client, and old ones get other codes.
+# A request of remoting has the version of its client, and old ones get other codes.
 _NEW_CLIENT: Final = Command(0, version=2**31 - 1)
 
 
@@ -123,7 +123,7 @@ def _added_properties(config: BrokerConfig) -> dict[str, str]:
 
 
 def send_message(broker: Broker, call: Call, request: Message) -> None:
-    """Answers when the messages are as safe as the broker promises. Raises Refused."""
+    """Answers when the messages are as safe as the broker's settings demand. Raises Refused."""
     messages = request.messages
     check_takes_messages(broker, _NEW_CLIENT)
     broker.messages.late_sends.check()
@@ -208,7 +208,7 @@ def _append(
     )
     if kind is MessageType.TRANSACTION:
         return prepare(broker, new, topic.topic_name), ""
-    # Only what the kind says can make it wait: users cannot set properties of the system.
+    # Only its type can delay it: users cannot set properties of the system.
     waiting = postponed(broker, new) if kind is MessageType.DELAY else None
     if waiting is None:
         return append_message(broker.messages, new), ""

@@ -11,11 +11,11 @@ from roquet.grpc.codes import refusal_status
 from roquet.grpc.connection import GrpcConnection
 from roquet.grpc.in_broker.ack_turn import AckTurn
 from roquet.grpc.in_broker.acking import ack_message, change_invisible_duration, forward_to_dlq
-from roquet.grpc.in_broker.elsewhere import Elsewhere
 from roquet.grpc.in_broker.fast_calls import FastCalls
 from roquet.grpc.in_broker.receiving import receive_message
 from roquet.grpc.in_broker.registration import Held, register, release, renew
-from roquet.grpc.in_broker.routing import TopicElsewhere, query_assignment, query_route
+from roquet.grpc.in_broker.remote_topics import RemoteTopics
+from roquet.grpc.in_broker.routing import RemoteTopic, query_assignment, query_route
 from roquet.grpc.in_broker.sending import end_transaction, recall_message, send_message
 from roquet.grpc.names import topic_name
 from roquet.grpc.schema import Message, pb
@@ -27,7 +27,7 @@ from roquet.net.service import Services
 
 _RESTARTS: Final = "the broker restarts"
 
-AnswerRoute = Callable[[Broker, Message, TopicElsewhere], Message]
+AnswerRoute = Callable[[Broker, Message, RemoteTopic], Message]
 
 
 @final
@@ -46,7 +46,7 @@ class BrokerService:
         self._serving = serving
         self.figures = figures
         self._services = services
-        self._elsewhere = Elsewhere()
+        self._remote_topics = RemoteTopics()
         self._ack_turn = AckTurn(serving)
         self.clients: GrpcClients[Held] = GrpcClients(self)
         # Those of the broker that served last.
@@ -124,7 +124,7 @@ class BrokerService:
     ) -> Message | None:
         """At once, or when a name server has answered. Raises Refused."""
         broker = self._broker
-        known = self._elsewhere.known(broker, topic_name(request.topic))
+        known = self._remote_topics.known(broker, topic_name(request.topic))
         if known is not None:
             return answer(broker, request, known)
         self._services.once(call.method, lambda: self._route_later(call, request, answer, response))
@@ -133,7 +133,7 @@ class BrokerService:
     async def _route_later(
         self, call: Call, request: Message, answer: AnswerRoute, response: Any
     ) -> None:
-        found = await self._elsewhere.find(self._broker, topic_name(request.topic))
+        found = await self._remote_topics.find(self._broker, topic_name(request.topic))
         broker = self._serving()
         if broker is None:
             call.finish(GrpcStatus.UNAVAILABLE, _RESTARTS)

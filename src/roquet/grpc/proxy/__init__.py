@@ -2,10 +2,10 @@
 
 Duty: the methods of the service by requests to name servers and brokers, ours or Apache's. It keeps
 nothing that a restart would lose, but which messages it renews for push consumers: receipt handles
-and transaction ids say themselves where the message is. Imports neither broker nor store.
+and transaction ids contain the place of the message. Imports neither broker nor store.
 
     cluster         routes, settings of topics and groups, requests; refusals in terms of gRPC
-    sending         SendMessage, EndTransaction, RecallMessage; questions about transactions
+    sending         SendMessage, EndTransaction, RecallMessage; check-backs
     receiving       ReceiveMessage, and what becomes of received messages
     service server  the methods as one service; the port
 """

@@ -222,7 +222,7 @@ def queues_of(route: Route) -> list[BrokerQueues]:
 
 
 def refusal_of(error: ClientError | NetError) -> RefusedCall:
-    """What a client of the proxy is told."""
+    """The status that a client of the proxy gets."""
     match error:
         case RequestRefused():
             return _refused(error)

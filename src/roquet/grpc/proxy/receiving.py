@@ -3,10 +3,10 @@
 A receipt handle is the receipt of the pop and the place of the message in the log, as Apache's
 proxy has it: nine items. Another proxy understands it, and so does this one after a restart.
 
-A push consumer leaves it to the server how long its messages are out. The proxy renews them while
-the client lives; each renewal makes a new receipt, and the client goes on with its first one. What
-is held here is the newest of each. When the client is gone, or did not get the answer, the messages
-are given back, and come again at once.
+A push consumer leaves it to the server how long its messages are in flight. The proxy renews them
+while the client lives; each renewal makes a new receipt, and the client keeps using its first one.
+What is held here is the newest of each. When the client is gone, or did not get the answer, the
+messages are given back, and redelivered at once.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ from roquet.grpc.names import group_name, topic_name
 from roquet.grpc.proxy.cluster import Cluster, refusal_of
 from roquet.grpc.receives import (
     RENEWED_MS,
-    Wish,
+    ReceiveOptions,
     ack_answer,
     changed_ms,
     check_entries,
+    expired_receipt,
     finish_empty,
-    late_receipt,
     poll_s,
+    receive_options,
     send_messages,
-    wish_of,
 )
 from roquet.grpc.schema import Message, pb
 from roquet.net.errors import NetError, Refused
@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 _NO_DELAY: Final = -1
 # Renewals on their way at once.
 _RENEWAL_COUNT_MAX: Final = 64
-# What a broker says to the receipt of no message.
+# A broker's answers to the receipt of no message.
 _NO_MESSAGE: Final = (ResponseCode.NO_MESSAGE, ResponseCode.MESSAGE_ILLEGAL)
 
 
@@ -93,7 +93,7 @@ class Handle(NamedTuple):
 
 @final
 class RenewedMessage:
-    """A message that is out for as long as its client lives, and its newest receipt."""
+    """A message that is in flight for as long as its client lives, and its newest receipt."""
 
     __slots__ = ("changing", "due_ms", "group", "receipt", "since_s")
 
@@ -128,16 +128,16 @@ class Receiving:
 
     async def receive(self, client: ProxyClient, call: Call, request: Message) -> None:
         """Answers the call itself."""
-        wish = wish_of(request)
-        route = await self._cluster.route(wish.topic)
-        group = await self._cluster.group(wish.group) or GroupConfig(group_name=wish.group)
-        name = broker_for(route, wish, next(self._turns))
-        order = _order(wish, name, group, max(0.0, poll_s(call, request) - _age_s(call)))
-        delivery = _Delivery(self, client, call, wish)
+        options = receive_options(request)
+        route = await self._cluster.route(options.topic)
+        group = await self._cluster.group(options.group) or GroupConfig(group_name=options.group)
+        name = broker_for(route, options, next(self._turns))
+        order = _order(options, name, group, max(0.0, poll_s(call, request) - _age_s(call)))
+        delivery = _Delivery(self, client, call, options)
         try:
-            found = await self._cluster.popper(wish.group).pop(order)
+            found = await self._cluster.popper(options.group).pop(order)
         except (ClientError, NetError):
-            self._cluster.doubt_route(wish.topic)
+            self._cluster.doubt_route(options.topic)
             raise
         await delivery.deliver(found, group.retry_max_times + 1)
 
@@ -204,7 +204,7 @@ class Receiving:
             client.held[text] = RenewedMessage(group, receipt, self.now_ms() + RENEWED_MS, now_s)
 
     def give_back(self, group: str, receipts: Iterable[PopReceipt]) -> None:
-        """They come again at once, and it does not count as a delivery."""
+        """They are redelivered at once, and it does not count as a delivery."""
         for receipt in receipts:
             self._giving_back.add(receipt)
             self._is_given_back.clear()
@@ -267,7 +267,7 @@ class Receiving:
         try:
             await self._cluster.popper(group).changed(receipt, 0, is_suspended=True)
         except (ClientError, NetError) as error:
-            log.info("a message of %s comes again when its time is over: %s", group, error)
+            log.info("a message of %s is redelivered when its time is over: %s", group, error)
         finally:
             self._giving_back.discard(receipt)
             if not self._giving_back:
@@ -298,7 +298,7 @@ class _Taken:
         held = None if client is None else client.held.get(handle.text)
         if held is None:
             if handle.receipt.end_ms <= now_ms():
-                raise late_receipt()
+                raise expired_receipt()
             receipt = handle.pop_receipt(group, topic)
             held = RenewedMessage(group, receipt, handle.receipt.end_ms, 0.0)
         self._held = held
@@ -317,11 +317,13 @@ class _Taken:
 class _Delivery:
     """From a pop to a client that has it all, or gives it back."""
 
-    def __init__(self, receiving: Receiving, client: ProxyClient, call: Call, wish: Wish) -> None:
+    def __init__(
+        self, receiving: Receiving, client: ProxyClient, call: Call, options: ReceiveOptions
+    ) -> None:
         self._receiving = receiving
         self._client = client
         self._call = call
-        self._wish = wish
+        self._options = options
         self._given: list[PopReceipt] = []
         self._texts: list[str] = []
         call.on_closed = self._closed
@@ -339,29 +341,31 @@ class _Delivery:
 
     async def _shown(self, message: ReceivedMessage, attempts_max: int) -> bytes | None:
         """In DATA; None for one that the client does not want, or has had too often."""
-        receipt, wish = message.pop_receipt, self._wish
+        receipt, options = message.pop_receipt, self._options
         assert receipt is not None, "it was popped"
         try:
             record = message.record
             record.reconsume_times = max(record.reconsume_times, message.local_retry_count)
             handle = Handle(Receipt.read(receipt.text), record.physical_offset)
-            if not wish.wants(record):
-                await self._receiving.ack_unwanted(wish.group, receipt)
+            if not options.wants(record):
+                await self._receiving.ack_unwanted(options.group, receipt)
                 return None
             if record.reconsume_times >= attempts_max:
                 await self._receiving.send_to_dlq(
-                    wish.group, wish.topic, receipt, record.physical_offset, record.message_id
+                    options.group, options.topic, receipt, record.physical_offset, record.message_id
                 )
                 return None
             shown = pb.ReceiveMessageResponse()
-            put_message(shown.message, record, wish.topic, handle.text)
+            put_message(shown.message, record, options.topic, handle.text)
         except (BadMessage, TooLarge, ClientError, NetError) as error:
-            log.warning("a message of %s comes again in its time: %s", wish.group, error)
+            log.warning(
+                "a message of %s is redelivered when its time is over: %s", options.group, error
+            )
             return None
         self._given.append(receipt)
         self._texts.append(handle.text)
-        if wish.is_renewed and self._call.is_open:
-            self._receiving.hold(self._client, wish.group, handle.text, receipt)
+        if options.is_renewed and self._call.is_open:
+            self._receiving.hold(self._client, options.group, handle.text, receipt)
         return with_head(shown.SerializeToString())
 
     def _closed(self, is_complete: bool) -> None:
@@ -372,28 +376,30 @@ class _Delivery:
         given, self._given = self._given, []
         for text in self._texts:
             self._client.held.pop(text, None)
-        self._receiving.give_back(self._wish.group, given)
+        self._receiving.give_back(self._options.group, given)
 
 
-def broker_for(route: Route, wish: Wish, turn: int) -> str:
+def broker_for(route: Route, options: ReceiveOptions, turn: int) -> str:
     """That which the client names, or the next one. Raises RefusedCall."""
     names = sorted({each.broker_name for each in route.readable} & route.masters.keys())
     if not names:
-        text = f"no master has a queue of topic {wish.topic!r} that can be read"
+        text = f"no master has a queue of topic {options.topic!r} that can be read"
         raise RefusedCall(Code.FORBIDDEN, text)
-    return wish.broker_name if wish.broker_name in names else names[turn % len(names)]
+    return options.broker_name if options.broker_name in names else names[turn % len(names)]
 
 
-def _order(wish: Wish, broker_name: str, group: GroupConfig, wait_s: float) -> PopOrder:
+def _order(
+    options: ReceiveOptions, broker_name: str, group: GroupConfig, wait_s: float
+) -> PopOrder:
     attempt_id = None
     if group.consume_message_orderly:
-        attempt_id = wish.attempt_id or uuid.uuid4().hex
+        attempt_id = options.attempt_id or uuid.uuid4().hex
     return PopOrder(
         broker_name,
-        wish.topic,
-        wish.subscription,
-        wish.count_max,
-        wish.invisible_ms / 1000,
+        options.topic,
+        options.subscription,
+        options.count_max,
+        options.invisible_ms / 1000,
         wait_s,
         from_first=False,
         attempt_id=attempt_id,

@@ -1,7 +1,7 @@
 """SendMessage, EndTransaction and RecallMessage by requests to brokers; and the other way round,
-brokers that ask how a transaction ended.
+brokers that check how a transaction ended.
 
-The id of a transaction says where its half message is, so that any proxy can end it at any time:
+A transaction id contains the place of the half message, so that any proxy can end it at any time:
 
     00000000000A1B2C 0000000000000007 @ broker-a      without the spaces
 

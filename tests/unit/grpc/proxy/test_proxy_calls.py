@@ -19,9 +19,9 @@ from tests.support.grpc_requests import (
     ack,
     as_consumer,
     message,
+    receive_request,
     received,
     sent,
-    wish,
 )
 from tests.support.live_cluster import LiveCluster
 
@@ -163,7 +163,7 @@ async def test_received_messages_are_acknowledged(
         await sent(client, message(body=b"%d" % index, tag="new", message_id=f"id-{index}"))
     found: list[Message] = []
     while len(found) < 3:
-        found += await received(client, wish(long_polling_timeout=PATIENT))
+        found += await received(client, receive_request(long_polling_timeout=PATIENT))
     assert {each.body for each in found} == {b"0", b"1", b"2"}
     assert found[0].system_properties.delivery_attempt == 1
     assert found[0].system_properties.tag == "new"
@@ -172,12 +172,12 @@ async def test_received_messages_are_acknowledged(
     answer = await client.call("AckMessage", ack(*found))
     assert [entry.status.code for entry in answer.entries] == [Code.OK] * 3
     assert in_flight(cluster) == 0
-    assert await received(client, wish()) == []
+    assert await received(client, receive_request()) == []
 
 
 async def test_a_receive_waits_for_a_message(client: GrpcTestClient) -> None:
     await as_consumer(client)
-    stream = client.start("ReceiveMessage", wish(long_polling_timeout=PATIENT))
+    stream = client.start("ReceiveMessage", receive_request(long_polling_timeout=PATIENT))
     await sent(client, message())
     assert len((await client.finished(stream)).messages) == 3
 
@@ -192,13 +192,13 @@ async def test_only_what_is_wanted_is_received(client: GrpcTestClient, expressio
         given = message(body=tag.encode(), tag=tag)
         given.user_properties.add(key="n", value=str(number))
         await sent(client, given)
-    request = wish(long_polling_timeout=PATIENT, filter_expression=expression)
+    request = receive_request(long_polling_timeout=PATIENT, filter_expression=expression)
     assert [each.body for each in await received(client, request)] == [b"b"]
 
 
 async def test_a_filter_that_is_no_sql_is_refused(client: GrpcTestClient) -> None:
     expression = pb.FilterExpression(type=2, expression="n >")
-    stream = client.start("ReceiveMessage", wish(filter_expression=expression))
+    stream = client.start("ReceiveMessage", receive_request(filter_expression=expression))
     (answer,) = (await client.finished(stream)).messages
     status = pb.ReceiveMessageResponse.FromString(answer).status
     assert status.code == Code.ILLEGAL_FILTER_EXPRESSION
@@ -209,11 +209,11 @@ async def test_what_a_cancelled_receive_was_to_get_comes_to_others(
 ) -> None:
     await as_consumer(client)
     polls = cluster.brokers["broker-a"].waiting.pop_polls
-    stream = client.start("ReceiveMessage", wish(long_polling_timeout=PATIENT))
+    stream = client.start("ReceiveMessage", receive_request(long_polling_timeout=PATIENT))
     await eventually(lambda: polls.count == 1)
     client.reset(stream)
     await sent(client, message())
-    (found,) = await received(client, wish(long_polling_timeout=PATIENT))
+    (found,) = await received(client, receive_request(long_polling_timeout=PATIENT))
     assert found.system_properties.delivery_attempt == 1
 
 
@@ -229,10 +229,10 @@ async def test_a_receipt_that_is_wrong_or_too_old_is_refused(
 async def test_a_message_that_is_given_back_comes_again(client: GrpcTestClient) -> None:
     await as_consumer(client)
     await sent(client, message())
-    (found,) = await received(client, wish(long_polling_timeout=PATIENT))
+    (found,) = await received(client, receive_request(long_polling_timeout=PATIENT))
     answer = await client.call("ChangeInvisibleDuration", change(found, 0))
     assert answer.receipt_handle != found.system_properties.receipt_handle
-    (again,) = await received(client, wish(long_polling_timeout=PATIENT))
+    (again,) = await received(client, receive_request(long_polling_timeout=PATIENT))
     assert (again.body, again.topic.name) == (b"hello", "normal")
     assert again.system_properties.delivery_attempt == 2
     answer = await client.call("AckMessage", ack(again))
@@ -246,9 +246,9 @@ async def test_what_was_received_too_often_is_a_dead_letter(
     groups.update(GroupConfig(group_name=GROUP, retry_max_times=0))
     await as_consumer(client)
     await sent(client, message())
-    (found,) = await received(client, wish(long_polling_timeout=PATIENT))
+    (found,) = await received(client, receive_request(long_polling_timeout=PATIENT))
     await client.call("ChangeInvisibleDuration", change(found, 0))
-    assert await received(client, wish(long_polling_timeout=PATIENT)) == []
+    assert await received(client, receive_request(long_polling_timeout=PATIENT)) == []
     (dead,) = cluster.stored(f"%DLQ%{GROUP}")
     assert (dead.body, dead.message_id) == (b"hello", "0102FC01")
     assert in_flight(cluster) == 0
@@ -259,7 +259,7 @@ async def test_a_client_can_send_a_message_to_the_dead_letters(
 ) -> None:
     await as_consumer(client)
     await sent(client, message())
-    (found,) = await received(client, wish(long_polling_timeout=PATIENT))
+    (found,) = await received(client, receive_request(long_polling_timeout=PATIENT))
     request = pb.ForwardMessageToDeadLetterQueueRequest(
         group=pb.Resource(name=GROUP),
         topic=pb.Resource(name="normal"),
@@ -278,10 +278,10 @@ async def test_ordered_groups_get_one_message_group_in_order(
     await as_consumer(client, "fifo")
     for index in range(3):
         await sent(client, message("fifo", b"%d" % index, message_group="g"))
-    request = wish("fifo", batch_size=1, long_polling_timeout=PATIENT)
+    request = receive_request("fifo", batch_size=1, long_polling_timeout=PATIENT)
     (first,) = await received(client, request)
     assert first.body == b"0"
-    assert await received(client, wish("fifo", batch_size=1)) == []
+    assert await received(client, receive_request("fifo", batch_size=1)) == []
     await client.call("AckMessage", ack(first, topic="fifo"))
     (second,) = await received(client, request)
     assert second.body == b"1"
@@ -294,10 +294,10 @@ async def test_the_messages_of_a_lost_push_consumer_come_again_soon(
     async with grpc_client(port, "push@1@0@b") as other:
         await as_consumer(other)
         await sent(client, message())
-        request = wish(auto_renew=True, long_polling_timeout=PATIENT)
+        request = receive_request(auto_renew=True, long_polling_timeout=PATIENT)
         assert len(await received(other, request)) == 1
     async with asyncio.timeout(10):
-        (again,) = await received(client, wish(long_polling_timeout=PATIENT))
+        (again,) = await received(client, receive_request(long_polling_timeout=PATIENT))
     assert again.system_properties.delivery_attempt == 1
 
 

@@ -15,12 +15,12 @@ from roquet.grpc.codes import Code, RefusedCall
 from roquet.grpc.proxy.cluster import queues_of, refusal_of
 from roquet.grpc.proxy.receiving import Handle, broker_for
 from roquet.grpc.proxy.sending import TransactionPlace, queue_candidates
-from roquet.grpc.receives import wish_of
+from roquet.grpc.receives import receive_options
 from roquet.grpc.route_form import BrokerQueues
 from roquet.net.errors import CallTimedOut, ConnectFailed, NetError, TooManyInFlight
 from roquet.protocol.codes import ResponseCode
 from roquet.protocol.messages.pop_receipt import Receipt
-from tests.support.grpc_requests import message, wish
+from tests.support.grpc_requests import message, receive_request
 
 A0, A1 = (QueueRef("normal", "a", index) for index in range(2))
 B0, B1 = (QueueRef("normal", "b", index) for index in range(2))
@@ -40,17 +40,21 @@ def test_a_message_group_has_one_queue() -> None:
 
 
 def test_a_receive_goes_to_the_broker_that_it_names_or_to_the_next_one() -> None:
-    request = wish()
-    assert [broker_for(ROUTE, wish_of(request), turn) for turn in range(3)] == ["a", "b", "a"]
+    request = receive_request()
+    assert [broker_for(ROUTE, receive_options(request), turn) for turn in range(3)] == [
+        "a",
+        "b",
+        "a",
+    ]
     request.message_queue.broker.name = "b"
-    assert broker_for(ROUTE, wish_of(request), 0) == "b"
+    assert broker_for(ROUTE, receive_options(request), 0) == "b"
     request.message_queue.broker.name = "gone"
-    assert broker_for(ROUTE, wish_of(request), 0) == "a"
+    assert broker_for(ROUTE, receive_options(request), 0) == "a"
 
 
 def test_a_topic_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(RefusedCall) as caught:
-        broker_for(Route((A0,), {"a": "h:1"}), wish_of(wish()), 0)
+        broker_for(Route((A0,), {"a": "h:1"}), receive_options(receive_request()), 0)
     assert caught.value.status is Code.FORBIDDEN
 
 

@@ -24,9 +24,9 @@ from tests.support.grpc_requests import (
     ack,
     as_consumer,
     message,
+    receive_request,
     received,
     sent,
-    wish,
 )
 from tests.support.live_cluster import LiveCluster, live_cluster
 
@@ -83,7 +83,7 @@ async def test_a_broker_that_is_gone_is_named(cluster: LiveCluster, client: Grpc
     answer = await sent(client, message())
     assert answer.status.code == Code.INTERNAL_SERVER_ERROR
     assert "cannot connect" in answer.status.message
-    stream = client.start("ReceiveMessage", wish())
+    stream = client.start("ReceiveMessage", receive_request())
     (refusal,) = (await client.finished(stream)).messages
     status = pb.ReceiveMessageResponse.FromString(refusal).status
     assert status.code == Code.INTERNAL_SERVER_ERROR
@@ -107,7 +107,7 @@ async def test_another_broker_takes_what_one_that_is_gone_cannot(
 async def test_another_proxy_knows_handles_and_transactions(cluster: LiveCluster) -> None:
     async with proxy(cluster.name_server) as client:
         await sent(client, message())
-        (found,) = await received(client, wish(long_polling_timeout=PATIENT))
+        (found,) = await received(client, receive_request(long_polling_timeout=PATIENT))
         given = message("transaction", message_type=MessageType.TRANSACTION)
         transaction_id = (await sent(client, given)).entries[0].transaction_id
     async with proxy(cluster.name_server) as client:
@@ -134,13 +134,13 @@ async def test_a_broker_asks_a_client_about_a_transaction(tmp_path: Path) -> Non
             stream = await client.settings(client_type=ClientType.PRODUCER, publishing=publishing)
             await sent(client, message("orders", message_type=MessageType.TRANSACTION, tag="new"))
             command = pb.TelemetryCommand.FromString(await client.message(stream, 1))
-            question = command.recover_orphaned_transaction_command
-            assert question.message.system_properties.message_id == "0102FC01"
-            assert question.message.topic.name == "orders"
+            check = command.recover_orphaned_transaction_command
+            assert check.message.system_properties.message_id == "0102FC01"
+            assert check.message.topic.name == "orders"
             request = pb.EndTransactionRequest(
                 topic=pb.Resource(name="orders"),
                 message_id="0102FC01",
-                transaction_id=question.transaction_id,
+                transaction_id=check.transaction_id,
                 resolution=1,
                 source=2,
             )
@@ -153,12 +153,12 @@ async def test_messages_of_a_connection_that_is_cut_come_to_others(
 ) -> None:
     polls = cluster.brokers["broker-a"].waiting.pop_polls
     async with grpc_client(port, "cut@1@0@b") as other:
-        other.start("ReceiveMessage", wish(long_polling_timeout=PATIENT))
+        other.start("ReceiveMessage", receive_request(long_polling_timeout=PATIENT))
         await eventually(lambda: polls.count == 1)
         other.writer.transport.abort()
     await sent(client, message())
     async with asyncio.timeout(5):
-        (found,) = await received(client, wish(long_polling_timeout=PATIENT))
+        (found,) = await received(client, receive_request(long_polling_timeout=PATIENT))
     assert found.system_properties.delivery_attempt == 1
 
 
@@ -170,7 +170,7 @@ async def test_held_messages_are_renewed_and_acknowledged_with_the_first_handle(
     async with proxy(cluster.name_server) as client:
         await as_consumer(client)
         await sent(client, message())
-        request = wish(auto_renew=True, long_polling_timeout=PATIENT)
+        request = receive_request(auto_renew=True, long_polling_timeout=PATIENT)
         (found,) = await received(client, request)
         in_flight = cluster.brokers["broker-a"].waiting.pops.in_flight
         first_due_ms = in_flight.next_due_ms
@@ -200,4 +200,6 @@ async def test_a_silent_client_is_forgotten(
         async with asyncio.timeout(10):
             while await client.refused("Heartbeat", request) == Code.OK:
                 # Each heartbeat is a sign of life.
-                await received(client, wish(long_polling_timeout=pb.Duration(nanos=300_000_000)))
+                await received(
+                    client, receive_request(long_polling_timeout=pb.Duration(nanos=300_000_000))
+                )

@@ -1,10 +1,10 @@
-"""What operators ask of a client, in terms of remoting, and what its SDK is asked by telemetry.
+"""Requests of operators to a client: they arrive by remoting, and its SDK gets them by telemetry.
 
     307 running info        answered here from its settings; stacks by PrintThreadStackTraceCommand
     309 consume directly    VerifyMessageCommand, answered by VerifyMessageResult and a status
 
-A question has a nonce, by which its answer is known. An SDK that does not know a command does not
-answer; the operator is told that, as with any consumer that takes too long.
+A request has a nonce, by which its answer is known. An SDK that does not know a command does not
+answer; the operator gets a timeout, as with any consumer that takes too long.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from roquet.protocol.headers.groups import RunningInfoHeader
 from roquet.protocol.messages.record import read_record
 
 # Of one client; each waits for as long as its operator does.
-QUESTION_COUNT_MAX: Final = 64
+REQUEST_COUNT_MAX: Final = 64
 
 _RESULTS: Final = {
     Code.OK: ConsumeResult.SUCCESS,
@@ -39,8 +39,8 @@ _RESULTS: Final = {
 }
 
 
-class AskedClient(Protocol):
-    """What a question needs of a client."""
+class TelemetryClient(Protocol):
+    """What a request needs of a client."""
 
     peer: str
     version: str
@@ -54,23 +54,23 @@ class AskedClient(Protocol):
     def send(self, command: Message) -> None: ...
 
 
-class Questions:
+class TelemetryRequests:
     """Of one client, by nonce, until they are answered."""
 
     def __init__(self) -> None:
         self._nonces = count(1)
         self._waiting: dict[str, asyncio.Future[Any]] = {}
 
-    async def ask(self, client: AskedClient, command: Command, timeout_s: float) -> Command:
+    async def call(self, client: TelemetryClient, command: Command, timeout_s: float) -> Command:
         """The answer of remoting. Raises NetError."""
         if command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
             return await self._running_info(client, command, timeout_s)
         if command.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
             return await self._verification(client, command, timeout_s)
-        raise ConnectionLost(client.peer, "a client of gRPC cannot be asked this")
+        raise ConnectionLost(client.peer, "clients of gRPC do not support this request")
 
     def answer(self, command: Message) -> None:
-        """What a client sent that is no settings; without a question it has no effect."""
+        """What a client sent that is no settings; without a request it has no effect."""
         for name in ("thread_stack_trace", "verify_message_result"):
             if command.HasField(name):
                 waiting = self._waiting.pop(getattr(command, name).nonce, None)
@@ -78,7 +78,7 @@ class Questions:
                     waiting.set_result(command)
 
     async def _running_info(
-        self, client: AskedClient, command: Command, timeout_s: float
+        self, client: TelemetryClient, command: Command, timeout_s: float
     ) -> Command:
         stacks = None
         if read_header(RunningInfoHeader, command.fields).jstack_enable:
@@ -99,7 +99,7 @@ class Questions:
         return Command(ResponseCode.SUCCESS, body=write_body(info))
 
     async def _verification(
-        self, client: AskedClient, command: Command, timeout_s: float
+        self, client: TelemetryClient, command: Command, timeout_s: float
     ) -> Command:
         stored = read_record(command.body)
         try:
@@ -117,7 +117,7 @@ class Questions:
 
     async def _answered(
         self,
-        client: AskedClient,
+        client: TelemetryClient,
         command: Command,
         name: str,
         timeout_s: float,
@@ -125,16 +125,16 @@ class Questions:
     ) -> Message:
         if not client.is_open:
             raise ConnectionLost(client.peer, "its telemetry stream has ended")
-        if len(self._waiting) >= QUESTION_COUNT_MAX:
-            raise ConnectionLost(client.peer, f"{QUESTION_COUNT_MAX} questions wait already")
+        if len(self._waiting) >= REQUEST_COUNT_MAX:
+            raise ConnectionLost(client.peer, f"{REQUEST_COUNT_MAX} requests wait already")
         nonce = str(next(self._nonces))
         waiting = self._waiting[nonce] = asyncio.get_running_loop().create_future()
-        question = pb.TelemetryCommand()
-        named = getattr(question, name)
+        request = pb.TelemetryCommand()
+        named = getattr(request, name)
         named.nonce = nonce
         for member, value in members.items():
             getattr(named, member).CopyFrom(value)
-        client.send(question)
+        client.send(request)
         try:
             async with asyncio.timeout(timeout_s):
                 return await waiting

@@ -1,4 +1,4 @@
-"""Questions of operators reach clients by their telemetry streams."""
+"""Requests of operators reach clients by their telemetry streams."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -56,11 +56,11 @@ def verification() -> Command:
     return Command(RequestCode.CONSUME_MESSAGE_DIRECTLY, body=record)
 
 
-async def question(client: GrpcTestClient, stream_id: int) -> Message:
+async def telemetry_request(client: GrpcTestClient, stream_id: int) -> Message:
     return pb.TelemetryCommand.FromString(await client.message(stream_id, 1))
 
 
-async def test_what_a_consumer_subscribes_needs_no_question(bed: BrokerBed, stream_id: int) -> None:
+async def test_what_a_consumer_subscribes_needs_no_request(bed: BrokerBed, stream_id: int) -> None:
     assert stream_id
     answer = await asked(bed, running_info(jstack=False))
     info = read_body(ConsumerRunningInfo, answer.body)
@@ -72,7 +72,7 @@ async def test_stacks_come_from_the_client(
     bed: BrokerBed, client: GrpcTestClient, stream_id: int
 ) -> None:
     asking = asyncio.ensure_future(asked(bed, running_info(jstack=True)))
-    given = await question(client, stream_id)
+    given = await telemetry_request(client, stream_id)
     nonce = given.print_thread_stack_trace_command.nonce
     trace = pb.ThreadStackTrace(nonce=nonce, thread_stack_trace="main waits")
     client.send(stream_id, pb.TelemetryCommand(thread_stack_trace=trace))
@@ -91,7 +91,7 @@ async def test_a_message_is_consumed_out_of_turn(
     bed: BrokerBed, client: GrpcTestClient, stream_id: int, code: Code, result: ConsumeResult
 ) -> None:
     asking = asyncio.ensure_future(asked(bed, verification()))
-    given = (await question(client, stream_id)).verify_message_command
+    given = (await telemetry_request(client, stream_id)).verify_message_command
     assert (given.message.topic.name, given.message.body) == ("normal", b"hello")
     answer = pb.TelemetryCommand(
         status=pb.Status(code=code), verify_message_result=pb.VerifyMessageResult(nonce=given.nonce)
@@ -107,7 +107,7 @@ async def test_a_client_that_does_not_answer_is_not_waited_for(
     with raises(CallTimedOut, code=RequestCode.CONSUME_MESSAGE_DIRECTLY):
         await asked(bed, verification(), 0.01)
     late = pb.VerifyMessageResult(
-        nonce=(await question(client, stream_id)).verify_message_command.nonce
+        nonce=(await telemetry_request(client, stream_id)).verify_message_command.nonce
     )
     client.send(stream_id, pb.TelemetryCommand(verify_message_result=late))
     again = pb.TelemetryCommand(settings=pb.Settings(publishing=pb.Publishing()))
