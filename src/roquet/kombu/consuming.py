@@ -1,6 +1,6 @@
 """Queues that a connection consumes: from brokers, through prefetch limits, to Kombu's thread.
 
-Everything but `Arrivals.take` runs in the event loop of the link.
+Everything but `DeliveryPipe.take` runs in the event loop of the link.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ QUEUE_FIELD: Final = "queue"
 _ERROR_PAUSE_S: Final = 1.0
 
 
-class Arrival(NamedTuple):
+class KombuDelivery(NamedTuple):
     """A message on its way to Kombu; `tag` is its delivery tag."""
 
     tag: str
@@ -52,11 +52,11 @@ class Arrival(NamedTuple):
 
 
 @final
-class Arrivals:
+class DeliveryPipe:
     """Passes messages to Kombu's thread. Its descriptor is readable while there are some."""
 
     def __init__(self) -> None:
-        self._arrived: deque[Arrival] = deque()
+        self._waiting: deque[KombuDelivery] = deque()
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._reading, False)
         os.set_blocking(self._writing, False)
@@ -67,18 +67,18 @@ class Arrivals:
     def fileno(self) -> int:
         return self._reading
 
-    def put(self, arrival: Arrival) -> None:
-        self._arrived.append(arrival)
+    def put(self, delivery: KombuDelivery) -> None:
+        self._waiting.append(delivery)
         # One byte for each; a pipe has room for more than `HELD_COUNT_MAX` of a few channels. When
         # it is full the descriptor is readable anyway.
         with suppress(BlockingIOError):
             os.write(self._writing, b"\0")
 
-    def take(self, timeout_s: float | None) -> Arrival | None:
+    def take(self, timeout_s: float | None) -> KombuDelivery | None:
         """In Kombu's thread: the next one, after waiting that long; None waits for ever."""
         end_s = None if timeout_s is None else time.monotonic() + timeout_s
         has_byte = False
-        while not self._arrived:
+        while not self._waiting:
             left_ms = None if end_s is None else max(0, ceil((end_s - time.monotonic()) * 1000))
             if not self._poll.poll(left_ms):
                 return None
@@ -87,7 +87,7 @@ class Arrivals:
             has_byte = True
         if not has_byte:
             self._read_byte()
-        return self._arrived.popleft()
+        return self._waiting.popleft()
 
     def _read_byte(self) -> None:
         with suppress(BlockingIOError):
@@ -133,7 +133,7 @@ class Consuming(NamedTuple):
     """What all feeds of a connection need. `delayed` sends a message to a topic if it is not due
     yet, and returns whether it did."""
 
-    arrivals: Arrivals
+    pipe: DeliveryPipe
     held: dict[str, "Held"]
     delayed: Callable[[Payload, str], Awaitable[bool]]
 
@@ -161,7 +161,7 @@ def _hand_over(
     if not no_ack:
         consuming.held[tag] = held
         held.prefetch.enter()
-    consuming.arrivals.put(Arrival(tag, held.feed.queue, payload))
+    consuming.pipe.put(KombuDelivery(tag, held.feed.queue, payload))
 
 
 @final

@@ -32,8 +32,8 @@ from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.outcome import DeadLetter
 from roquet.client.reader.reader import AsyncTopicReader
 from roquet.kombu.consuming import (
-    Arrivals,
     Consuming,
+    DeliveryPipe,
     Held,
     Payload,
     Positions,
@@ -90,7 +90,7 @@ class Link:
 
     def __init__(self, settings: LinkSettings) -> None:
         self.settings = settings
-        self.arrivals = Arrivals()
+        self.pipe = DeliveryPipe()
         self._thread = LoopThread(_WHAT)
         shared: dict[str, Any] = {
             "namespace": settings.namespace,
@@ -109,7 +109,7 @@ class Link:
         self._feeds: dict[FeedKey, QueueFeed | TransientFeed] = {}
         self._prefetches: dict[int, Prefetch] = {}
         self._held: dict[str, Held] = {}
-        self._consuming = Consuming(self.arrivals, self._held, self._delayed)
+        self._consuming = Consuming(self.pipe, self._held, self._delayed)
         # Whether brokers have timers; True until one has not.
         self._has_timers = True
 
@@ -130,7 +130,7 @@ class Link:
         with suppress(NotOpen, UsedAfterFork):
             self._thread.run(self._close())
             self._thread.stop()
-            self.arrivals.close()
+            self.pipe.close()
 
     async def _open(self) -> None:
         for client in (self._producer, self._admin, self._reader):

@@ -1,4 +1,4 @@
-"""What Kombu calls: a transport, its channels, and what they owe to consumers.
+"""What Kombu calls: a transport, its channels, and messages for their consumers.
 
 Exchanges do not route here: `mapping` says where a message goes, and queues subscribe to it.
 """
@@ -175,9 +175,9 @@ class Channel(virtual.Channel):  # type: ignore[misc]
     def _get(self, queue: str, timeout: float | None = None) -> Any:  # noqa: ARG002
         key = (self.channel_id, queue)
         if self.link.get(key, self._topic(queue), self._bindings(queue), no_ack=False):
-            arrival = self.link.arrivals.take(0)
-            if arrival is not None:
-                return arrival.payload
+            delivery = self.link.pipe.take(0)
+            if delivery is not None:
+                return delivery.payload
         raise Empty
 
     # Names.
@@ -252,20 +252,20 @@ class Transport(virtual.Transport):  # type: ignore[misc]
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:  # noqa: ARG002
         """Delivers one message. Raises TimeoutError, which is also socket.timeout."""
         assert self.link is not None
-        arrival = self.link.arrivals.take(timeout)
-        if arrival is None:
+        delivery = self.link.pipe.take(timeout)
+        if delivery is None:
             raise TimeoutError
-        self._deliver(arrival.payload, arrival.queue)
+        self._deliver(delivery.payload, delivery.queue)
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         assert self.link is not None
         self._hub = loop
-        loop.add_reader(self.link.arrivals.fileno(), self._on_readable, connection)
+        loop.add_reader(self.link.pipe.fileno(), self._on_readable, connection)
 
     def unregister_from_event_loop(self, connection: Any, loop: Any) -> None:  # noqa: ARG002
         assert self.link is not None
         self._hub = None
-        loop.remove_reader(self.link.arrivals.fileno())
+        loop.remove_reader(self.link.pipe.fileno())
 
     def _on_readable(self, connection: Any) -> None:
         try:
