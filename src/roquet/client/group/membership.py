@@ -167,14 +167,14 @@ class Membership:
             self.subscriptions.by_topic.values(),
         )
 
-    async def join(self, owner: QueueOwner, timeout_s: float | None, *, has_wishes: bool) -> None:
+    async def join(self, owner: QueueOwner, timeout_s: float | None, *, has_topics: bool) -> None:
         """Gives `owner` its share from now on; returns when it has started, or after a while.
 
-        With a timeout it raises what keeps it from consuming; without `has_wishes`, NothingToRead.
+        With a timeout it raises what keeps it from consuming; without `has_topics`, NothingToRead.
         """
         self._owner = owner
         services = self.instance.services
-        if not has_wishes:
+        if not has_topics:
             self.readiness.report(EVERYTHING, no_topic(), is_logged=False)
             services.once("remind of topics", self._remind_of_topics)
         services.every("save offsets", self.config.commit_interval_s, owner.save)
@@ -187,7 +187,7 @@ class Membership:
                 if timeout_s is not None:
                     await self.rebalance.has_all.wait()
                 await owner.until_started()
-            if timeout_s is None or has_wishes:
+            if timeout_s is None or has_topics:
                 return
         if timeout_s is not None:
             raise self.readiness.first or NothingToRead(

@@ -75,15 +75,15 @@ def has_progress(pulled: Pulled, offset: int) -> bool:
 def restart_offset(pulled: Pulled, offset: int, unfinished_offset: int) -> int:
     """Where to continue instead of at `offset`, which is beyond what the broker has.
 
-    An operator's wish counts as it is. But where the queue ends earlier than it did, as after a
+    A reset by an operator counts as it is. But where the queue ends earlier than it did, as after a
     switch of masters, messages that are still being processed must not be skipped.
     """
-    if _is_operators_wish(pulled, offset):
+    if _is_operators_reset(pulled, offset):
         return pulled.next_offset
     return min(pulled.next_offset, unfinished_offset)
 
 
-def _is_operators_wish(pulled: Pulled, offset: int) -> bool:
+def _is_operators_reset(pulled: Pulled, offset: int) -> bool:
     """A broker that has the offset names another one only if the group was moved."""
     return pulled.min_offset <= offset <= pulled.max_offset
 
@@ -234,7 +234,7 @@ class PullLoop:
 
     def _log_jump(self, pulled: Pulled, offset: int) -> None:
         """Why it continues at another offset than it asked for."""
-        if _is_operators_wish(pulled, offset):
+        if _is_operators_reset(pulled, offset):
             log.info(
                 "%s: an operator moved the group from %d to %d",
                 self._queue,

@@ -41,7 +41,7 @@ from roquet.client.pull.member import (
     PullMember,
     PullSchedule,
     PullWork,
-    Wishes,
+    Selection,
 )
 from roquet.client.queue_ref import QueueRef
 from roquet.client.received import ReceivedMessage
@@ -96,9 +96,9 @@ class AsyncPullConsumer(AsyncResource):
     ) -> None:
         self._config = PullConsumerConfig(name_server=name_server, group=group, **options)
         self._clock = SystemClock()
-        self._wishes = Wishes(Subscriptions(self._config.namespace))
+        self._selection = Selection(Subscriptions(self._config.namespace))
         self._lifecycle = Lifecycle(
-            _WHAT, lambda: PullMember(self._config, self._wishes, self._clock)
+            _WHAT, lambda: PullMember(self._config, self._selection, self._clock)
         )
 
     async def open(self, timeout_s: float | None = None) -> None:
@@ -135,16 +135,16 @@ class AsyncPullConsumer(AsyncResource):
 
         Raises BadArgument, also when queues are assigned: a consumer does one or the other.
         """
-        if self._wishes.queues is not None:
+        if self._selection.queues is not None:
             raise BadArgument("queues are assigned to this consumer; it cannot also subscribe")
-        self._wishes.subscriptions.add(topic, tags, sql, self._clock.now_ms())
-        self._wishes.topics.add(self._wire_topic(topic))
+        self._selection.subscriptions.add(topic, tags, sql, self._clock.now_ms())
+        self._selection.topics.add(self._wire_topic(topic))
         self._update_member()
 
     def unsubscribe(self, topic: str) -> None:
         """Ends the subscription of a topic; one that does not exist is no error."""
-        self._wishes.subscriptions.remove(topic)
-        self._wishes.topics.discard(self._wire_topic(topic))
+        self._selection.subscriptions.remove(topic)
+        self._selection.topics.discard(self._wire_topic(topic))
         self._update_member()
 
     def assign(
@@ -159,15 +159,15 @@ class AsyncPullConsumer(AsyncResource):
 
         Raises BadArgument, also when topics are subscribed to.
         """
-        if self._wishes.topics:
+        if self._selection.topics:
             raise BadArgument("this consumer has subscriptions; it cannot also assign queues")
         queues = checked_queues("queues", queues)
-        subscriptions = self._wishes.subscriptions
+        subscriptions = self._selection.subscriptions
         for topic in tuple(subscriptions.by_topic):
             subscriptions.remove(topic)
         for queue in queues:
             subscriptions.add(queue.topic, tags, sql, self._clock.now_ms())
-        self._wishes.queues = tuple(map(self._wire_queue, queues))
+        self._selection.queues = tuple(map(self._wire_queue, queues))
         self._update_member()
 
     def assignment(self) -> list[QueueRef]:

@@ -120,7 +120,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Wishes:
+class Selection:
     """What a program wants to read, also before `open`: shares of topics, or certain queues."""
 
     subscriptions: Subscriptions
@@ -133,11 +133,11 @@ class Wishes:
 class PullMember:
     """Made inside a running event loop; no I/O before `open`. Queues have brokers' topics."""
 
-    def __init__(self, config: PullConsumerConfig, wishes: Wishes, clock: Clock) -> None:
+    def __init__(self, config: PullConsumerConfig, selection: Selection, clock: Clock) -> None:
         self.config = config
-        self.wishes = wishes
+        self.selection = selection
         self.membership = membership = Membership(
-            config, ConsumeType.PULL, wishes.subscriptions, clock, Router(self, ROUTES)
+            config, ConsumeType.PULL, selection.subscriptions, clock, Router(self, ROUTES)
         )
         self.instance = membership.instance
         self._keeper = membership.keeper
@@ -163,8 +163,8 @@ class PullMember:
         self.membership.instance.services.every(
             "watch topics", self.config.topic_check_interval_s, self.topic_watch.refresh
         )
-        has_wishes = bool(self.wishes.topics) or bool(self.wishes.queues)
-        await self.membership.join(self, timeout_s, has_wishes=has_wishes)
+        has_topics = bool(self.selection.topics) or bool(self.selection.queues)
+        await self.membership.join(self, timeout_s, has_topics=has_topics)
 
     async def until_started(self) -> None:
         """Returns at once: messages are read when they are polled."""
@@ -230,12 +230,12 @@ class PullMember:
     # Its queues.
 
     def topics(self) -> Collection[str]:
-        return () if self.wishes.queues is not None else self.wishes.topics
+        return () if self.selection.queues is not None else self.selection.topics
 
     async def registered(self) -> None:
         """Takes assigned queues, and drops unsubscribed ones; rebalance does the rest."""
         async with self._changing:
-            wanted, topics = self.wishes.queues, self.wishes.topics
+            wanted, topics = self.selection.queues, self.selection.topics
             if wanted is None:
                 lost = [queue for queue in self.prefetchers if queue.topic not in topics]
                 await self._replace(lost, {})
@@ -249,7 +249,7 @@ class PullMember:
         self, topic: str, queues: Sequence[QueueRef], share: Sequence[QueueRef]
     ) -> None:
         async with self._changing:
-            if topic not in self.wishes.topics:
+            if topic not in self.selection.topics:
                 return
             mine = {queue for queue in self.prefetchers if queue.topic == topic}
             lost = mine.difference(share)

@@ -125,8 +125,8 @@ class PushMember:
         if self._locks is not None and isinstance(self.assignment, Assignment):
             renew = partial(self.assignment.keep_locked, self._locks)
             services.run("renew locks", renew, on_failure=OnFailure.RESTART)
-        has_wishes = any(not each.startswith(RETRY_PREFIX) for each in self.assignment.topics())
-        await self.membership.join(self.assignment, timeout_s, has_wishes=has_wishes)
+        has_topics = any(not each.startswith(RETRY_PREFIX) for each in self.assignment.topics())
+        await self.membership.join(self.assignment, timeout_s, has_topics=has_topics)
 
     async def close(self) -> None:
         """Waits for running listeners, stores offsets, releases queues and leaves the group."""
