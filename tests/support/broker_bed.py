@@ -213,11 +213,11 @@ class BrokerBed:
         return saver._saved_count == self.broker.tables.offsets.change_count
 
     @property
-    def sleeper_count(self) -> int:
+    def waiting_pull_count(self) -> int:
         """How many pulls wait for messages."""
         return sum(map(len, self.broker.messages.long_polls._by_queue.values()))
 
-    def forget_wishes(self) -> None:
+    def clear_pending(self) -> None:
         """What is to be saved or registered from now on is news."""
         self.broker.registrar._is_stale.clear()
         for saver in (

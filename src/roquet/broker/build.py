@@ -135,7 +135,7 @@ def build_broker(
         request_modes=kept("messageRequestMode.json", request_modes),
         settings=settings_saver,
     )
-    topics.check_promises()
+    topics.check_attributes()
     adopt_apache_timers(progress.timers, disk, config.store.layout.config / "timercheck")
     tables = Tables(topics, groups, offsets, request_modes, changed_settings, savers)
     events = LogEvents()

@@ -6,7 +6,7 @@ RoquetError
 │   ├── BadClientName           1   no client, or group of producers, is called that
 │   ├── BadQueueCount           1   no topic may have that many queues
 │   ├── BadAttributes           1   settings of a topic or group cannot be changed like that
-│   ├── AttributeNotKept        1   an attribute of a topic promises what there is not here
+│   ├── UnsupportedAttribute    1   an attribute of a topic asks for an unsupported feature
 │   ├── BadOffset               1   no position in a queue is negative
 │   ├── TooManyGroups           1   one connection cannot be in that many groups
 │   ├── NoMoreTopics            1   clients may make no more of them
@@ -70,13 +70,12 @@ class BadAttributes(Refused):
         self.reason = reason
 
 
-class AttributeNotKept(Refused):
-    def __init__(self, topic: str, attribute: str, promise: str, remedy: str) -> None:
+class UnsupportedAttribute(Refused):
+    def __init__(self, topic: str, attribute: str, meaning: str, remedy: str) -> None:
         super().__init__(
             ResponseCode.SYSTEM_ERROR,
-            f"topic {topic[:_SHOWN_SIZE_MAX]!r}: {attribute[:_SHOWN_SIZE_MAX]} promises {promise}, "
-            f"and this broker cannot keep that: use {remedy}, "
-            "or leave the topic to Apache's broker",
+            f"topic {topic[:_SHOWN_SIZE_MAX]!r}: {attribute[:_SHOWN_SIZE_MAX]} ({meaning}) "
+            f"is not supported: use {remedy}, or leave the topic to Apache's broker",
         )
         self.topic = topic
         self.attribute = attribute

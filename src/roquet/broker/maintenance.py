@@ -128,12 +128,12 @@ async def _watch(broker: Broker) -> None:
     replication = broker.replication
 
     def heed_rival() -> None:
-        if replication.obstacle is None:
+        if replication.refusal_reason is None:
             broker.store.go_on()
             log.warning("messages are taken again: no other master of this epoch is registered")
         else:
             broker.store.pause()
-            log.error("messages are refused: %s", replication.obstacle)
+            log.error("messages are refused: %s", replication.refusal_reason)
 
     await replication.succession.watch(replication.step_down, heed_rival)
 

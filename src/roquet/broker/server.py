@@ -54,8 +54,8 @@ async def serve_broker(
 
     When `broker.messages.acks.has_failed` is set, it has to stop; `supervisor` serves those that
     may have to restart. What the log has after `cut_end` of its start state is cut off. Raises
-    StoreError, StateFileError, AttributeNotKept, TlsNotUsable, BadRules, and OSError, NoFreePort or
-    UnknownHost when an address cannot be had.
+    StoreError, StateFileError, UnsupportedAttribute, TlsNotUsable, BadRules, OSError, NoFreePort
+    or UnknownHost when an address cannot be had.
     """
     config = reachable(config)
 

@@ -197,12 +197,12 @@ async def test_of_two_masters_of_one_epoch_the_second_takes_no_messages(place: S
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1)
     two = await place.start("two", BrokerRole.ASYNC_MASTER, 2, name_servers=())
     two.broker.registrar.use([place.name_server])
-    await eventually(lambda: two.broker.replication.obstacle)
-    assert address(one) in (two.broker.replication.obstacle or "")
+    await eventually(lambda: two.broker.replication.refusal_reason)
+    assert address(one) in (two.broker.replication.refusal_reason or "")
     with pytest.raises(StoreUnavailable):
         two.broker.store.append(draft(b"refused"))
     one.broker.store.append(draft(b"taken"))
-    assert one.broker.replication.obstacle is None
+    assert one.broker.replication.refusal_reason is None
     assert observed(two).unready_reasons()
 
 

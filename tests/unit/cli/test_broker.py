@@ -48,9 +48,8 @@ def test_a_directory_with_queues_of_batches_is_left_alone(tmp_path: Path) -> Non
     result = roquet("broker", "--dir", tmp_path, "--port", 0)
     assert result.exit_code == 1
     assert result.stderr == (
-        "roquet broker: topic 'heaps': queue.type=BatchCQ promises queues of another kind, "
-        "and this broker cannot keep that: use queue.type=SimpleCQ, "
-        "or leave the topic to Apache's broker\n"
+        "roquet broker: topic 'heaps': queue.type=BatchCQ (queues of another kind) "
+        "is not supported: use queue.type=SimpleCQ, or leave the topic to Apache's broker\n"
     )
 
 

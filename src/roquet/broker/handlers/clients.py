@@ -130,19 +130,19 @@ def check_client(broker: Broker, request: Request[NoFields]) -> Reply:
 
 def lock_queues(broker: Broker, request: Request[AddressedHeader]) -> Reply:
     """Only existing queues: a lock of any other would cost memory for nothing."""
-    wish = _read_lock_wish(request.body)
-    counts = _queue_counts(broker.tables.topics, wish.topics)
-    there = [key for key in wish.keys if 0 <= key.queue_id < counts[key.topic]]
-    owned = broker.clients.locks.lock(wish.client_id, there)
-    if len(owned) == len(wish.keys):
-        return Reply(body=wish.whole_reply)
+    lock = _read_lock_request(request.body)
+    counts = _queue_counts(broker.tables.topics, lock.topics)
+    there = [key for key in lock.keys if 0 <= key.queue_id < counts[key.topic]]
+    owned = broker.clients.locks.lock(lock.client_id, there)
+    if len(owned) == len(lock.keys):
+        return Reply(body=lock.whole_reply)
     mine = frozenset(owned)
-    queues = [queue for queue, key in zip(wish.queues, wish.keys, strict=True) if key in mine]
+    queues = [queue for queue, key in zip(lock.queues, lock.keys, strict=True) if key in mine]
     return Reply(body=write_body(LockedQueues(queues=queues)))
 
 
-class _LockWish(NamedTuple):
-    """What a request to lock queues says, and the body of its reply if it gets all of them."""
+class _LockRequest(NamedTuple):
+    """A request to lock queues, and the body of its reply if it gets all of them."""
 
     client_id: str
     queues: Sequence[MessageQueue]
@@ -151,13 +151,13 @@ class _LockWish(NamedTuple):
     whole_reply: bytes
 
 
-def _lock_wish(body: bytes) -> _LockWish:
+def _lock_request(body: bytes) -> _LockRequest:
     """Raises BadBody, BadName and BadClientName."""
     asked = read_body(QueueLockRequest, body)
     if not is_name(asked.consumer_group):
         raise BadName(asked.consumer_group)
     check_client_id(asked.client_id)
-    return _LockWish(
+    return _LockRequest(
         asked.client_id,
         asked.mq_set,
         _queue_keys(asked),
@@ -174,7 +174,7 @@ def _remembered(read: Callable[[bytes], T]) -> Callable[[bytes], T]:
 
 
 _read_beat: Final = _remembered(partial(read_body, Heartbeat))
-_read_lock_wish: Final = _remembered(_lock_wish)
+_read_lock_request: Final = _remembered(_lock_request)
 
 
 def unlock_queues(broker: Broker, request: Request[AddressedHeader]) -> Reply:

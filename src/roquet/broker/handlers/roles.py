@@ -61,7 +61,7 @@ def promote_broker(broker: Broker, request: Request[PromoteBrokerHeader]) -> Rep
         promote(broker, secret.epochs.seen + 1)
     except (StateNotSaved, StoreUnavailable, OSError) as error:
         replication.request_restart(RestartAsSlave(replication.config.replica_id or 1))
-        raise _refused(f"it could not take the office: {error}") from error
+        raise _refused(f"it could not take the role: {error}") from error
     log.info("promoted to master of epoch %d, as %s asked", replication.epoch, request.sender)
     acknowledge = replication.ack_rule.policy.value
     return Reply(header=PromoteBrokerReplyHeader(acknowledge=acknowledge, epoch=replication.epoch))

@@ -166,7 +166,7 @@ class MonitoredBroker:
         if (refusal := refusal_text(broker.store)) is not None:
             found.append(f"{name}: {refusal}")
         replication = broker.replication
-        problems = (replication.obstacle, replication.shortage, broker.registrar.conflict)
+        problems = (replication.refusal_reason, replication.shortage, broker.registrar.conflict)
         found += [f"{name}: {problem}" for problem in problems if problem is not None]
         if not broker.registrar.is_known:
             found.append(f"{name}: no name server knows this broker, so no client finds it")
@@ -212,7 +212,7 @@ def measure_replication(broker: Broker, own: Labels, into: Exposition) -> Iterat
     replication, config = broker.replication, broker.config
     into.add(ROLE, own | {"role": config.role.value.lower()}, 1)
     into.add(EPOCH, own, replication.epoch)
-    into.add(PROBLEM, own, int(replication.obstacle is not None))
+    into.add(PROBLEM, own, int(replication.refusal_reason is not None))
     if replication.lease is not None:
         into.add(LEASE, own, int(replication.lease.is_trusted))
     if replication.master_link is not None:

@@ -113,7 +113,7 @@ class Replication:
         return 0 if self.secret is None else self.secret.epochs.history.latest
 
     @property
-    def obstacle(self) -> str | None:
+    def refusal_reason(self) -> str | None:
         """Why this broker neither accepts messages nor replicates any; None if it does."""
         if self.master_link is not None:
             return self.master_link.problem
@@ -190,7 +190,7 @@ class Replication:
 
     def runtime_entries(self) -> dict[str, str]:
         """For operators, under keys of ours."""
-        problems = (self.obstacle, self.replicas.duplicate, self.shortage)
+        problems = (self.refusal_reason, self.replicas.duplicate, self.shortage)
         entries = {
             "brokerRole": self.config.role.value,
             "replicationEpoch": str(self.epoch),

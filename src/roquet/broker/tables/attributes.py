@@ -12,24 +12,24 @@ from typing import Final
 
 import msgspec
 
-from roquet.broker.errors import AttributeNotKept, BadAttributes
+from roquet.broker.errors import BadAttributes, UnsupportedAttribute
 
 ATTRIBUTE_COUNT_MAX: Final = 64
 
 
 class _Limit(msgspec.Struct, frozen=True):
-    kept: str  # the only value that is supported
-    promise: str  # of all others
+    supported: str  # the only value
+    meaning: str  # of all others
 
 
 _LIMITS: Final = {
     "queue.type": _Limit("SimpleCQ", "queues of another kind"),
-    "cleanup.policy": _Limit("DELETE", "that only the last message of each key is kept"),
+    "cleanup.policy": _Limit("DELETE", "only the last message of each key is kept"),
 }
 _TYPE: Final = "message.type"
 # By the kind of topic.
-_PROMISES: Final = {
-    "priority": "that urgent messages are delivered first",
+_UNSUPPORTED_TYPES: Final = {
+    "priority": "urgent messages are delivered first",
     "lite": "lite topics below it",
 }
 
@@ -64,12 +64,13 @@ def changed_attributes(attributes: Mapping[str, str], changes: Mapping[str, str]
 
 
 def check_supported(topic: str, attributes: Mapping[str, str]) -> None:
-    """Raises AttributeNotKept for attributes of a topic that are not supported."""
+    """Raises UnsupportedAttribute for attributes of a topic that are not supported."""
     for name, limit in _LIMITS.items():
-        value = attributes.get(name, limit.kept)
-        if value.lower() != limit.kept.lower():
-            raise AttributeNotKept(topic, f"{name}={value}", limit.promise, f"{name}={limit.kept}")
+        value = attributes.get(name, limit.supported)
+        if value.lower() != limit.supported.lower():
+            remedy = f"{name}={limit.supported}"
+            raise UnsupportedAttribute(topic, f"{name}={value}", limit.meaning, remedy)
     kind = attributes.get(_TYPE, "")
-    promise = _PROMISES.get(kind.lower())
-    if promise is not None:
-        raise AttributeNotKept(topic, f"{_TYPE}={kind}", promise, f"{_TYPE}=NORMAL")
+    meaning = _UNSUPPORTED_TYPES.get(kind.lower())
+    if meaning is not None:
+        raise UnsupportedAttribute(topic, f"{_TYPE}={kind}", meaning, f"{_TYPE}=NORMAL")

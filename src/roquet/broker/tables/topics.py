@@ -191,7 +191,7 @@ class TopicTable:
     def update(self, topic: TopicConfig) -> TopicConfig:
         """An operator's change; its attributes are changes to the present ones.
 
-        Raises BadName, BadQueueCount, BadAttributes and AttributeNotKept.
+        Raises BadName, BadQueueCount, BadAttributes and UnsupportedAttribute.
         """
         for queue_count in (topic.read_queue_nums, topic.write_queue_nums):
             if not 0 <= queue_count <= QUEUE_COUNT_MAX:
@@ -275,8 +275,8 @@ class TopicTable:
         """
         return self._take_over(read_body(TopicConfigTable, data))
 
-    def check_promises(self) -> None:
-        """After a load: another broker may have made topics like that. Raises AttributeNotKept."""
+    def check_attributes(self) -> None:
+        """After a load: another broker may have made such topics. Raises UnsupportedAttribute."""
         for topic in self._topics.values():
             check_supported(topic.topic_name, topic.attributes)
 

@@ -14,7 +14,7 @@ async def bed(tmp_path: Path) -> AsyncIterator[BrokerBed]:
     async with broker_bed(tmp_path) as bed:
         topic = TopicConfig(topic_name="TopicA", read_queue_nums=2, write_queue_nums=2)
         bed.broker.tables.topics.update(topic)
-        bed.forget_wishes()
+        bed.clear_pending()
         yield bed
 
 

@@ -124,7 +124,7 @@ async def test_a_new_group_gets_its_settings_and_the_topic_of_its_retries(
     bed: BrokerBed, client: BedClient
 ) -> None:
     bed.broker.tables.groups.update(GroupConfig(group_name="wide", retry_queue_nums=3))
-    bed.forget_wishes()
+    bed.clear_pending()
     assert bed.unsaved_files == []
     await client.beat("c1", reads={"g": ["TopicA"], "wide": []})
     assert bed.unsaved_files == ["topics.json", "subscriptionGroup.json"]

@@ -173,17 +173,17 @@ async def test_a_pull_that_may_wait_is_answered_when_a_message_comes(
     bed: BrokerBed, client: BedClient
 ) -> None:
     waiting = asyncio.create_task(pull(client, header(sys_flag=WAITING)))
-    await eventually(lambda: bed.sleeper_count)
+    await eventually(lambda: bed.waiting_pull_count)
     send(bed, b"1", b"2")
     assert bodies(await waiting) == [b"1", b"2"]
-    assert bed.sleeper_count == 0
+    assert bed.waiting_pull_count == 0
 
 
 async def test_a_waiting_pull_sleeps_on_when_nothing_of_what_comes_is_wanted(
     bed: BrokerBed, client: BedClient
 ) -> None:
     waiting = asyncio.create_task(pull(client, header(sys_flag=WAITING, subscription="red")))
-    await eventually(lambda: bed.sleeper_count)
+    await eventually(lambda: bed.waiting_pull_count)
     send(bed, b"1", tags="blue")
     send(bed, b"2", tags="red")
     reply = await waiting
@@ -195,7 +195,7 @@ async def test_a_pull_whose_time_is_over_hears_that_nothing_came(
     bed: BrokerBed, client: BedClient
 ) -> None:
     waiting = asyncio.create_task(pull(client, header(sys_flag=WAITING)))
-    await eventually(lambda: bed.sleeper_count)
+    await eventually(lambda: bed.waiting_pull_count)
     bed.clock.advance(16)
     assert (await waiting).code == ResponseCode.PULL_NOT_FOUND
 
@@ -203,9 +203,9 @@ async def test_a_pull_whose_time_is_over_hears_that_nothing_came(
 async def test_a_waiting_pull_dies_with_its_connection(bed: BrokerBed) -> None:
     client = bed.connect()
     waiting = asyncio.create_task(pull(client, header(sys_flag=WAITING)))
-    await eventually(lambda: bed.sleeper_count)
+    await eventually(lambda: bed.waiting_pull_count)
     client.leave()
-    assert bed.sleeper_count == 0
+    assert bed.waiting_pull_count == 0
     waiting.cancel()
 
 
@@ -213,7 +213,7 @@ async def test_without_long_polling_a_pull_waits_only_shortly(tmp_path: Path) ->
     async with broker_bed(tmp_path, long_polling=False, short_polling_ms=1000) as bed:
         bed.broker.tables.topics.update(TopicConfig(topic_name="TopicA"))
         waiting = asyncio.create_task(pull(bed.connect(), header(sys_flag=WAITING)))
-        await eventually(lambda: bed.sleeper_count)
+        await eventually(lambda: bed.waiting_pull_count)
         bed.clock.advance(1.2)
         assert (await waiting).code == ResponseCode.PULL_NOT_FOUND
 
@@ -255,7 +255,7 @@ async def test_a_reset_sends_the_next_pull_to_its_new_place_once(
 async def test_a_waiting_pull_hears_of_a_reset_at_once(bed: BrokerBed, client: BedClient) -> None:
     send(bed, b"1", b"2")
     waiting = asyncio.create_task(pull(client, header(2, sys_flag=WAITING)))
-    await eventually(lambda: bed.sleeper_count)
+    await eventually(lambda: bed.waiting_pull_count)
     bed.broker.tables.offsets.reset("readers", "TopicA", 0, 1)
     bed.broker.messages.long_polls.announce("TopicA", 0)
     assert fields(await waiting).next_begin_offset == 1
@@ -265,7 +265,7 @@ async def test_a_waiting_pull_goes_on_when_there_is_more_than_one_look_can_see(
     bed: BrokerBed, client: BedClient
 ) -> None:
     waiting = asyncio.create_task(pull(client, header(sys_flag=WAITING, subscription="red")))
-    await eventually(lambda: bed.sleeper_count)
+    await eventually(lambda: bed.waiting_pull_count)
     # One look sees 800 entries, and no further than to the end of a file of the queue.
     send(bed, *[b"x"] * 30, tags="blue")
     send(bed, b"wanted", tags="red")

@@ -199,7 +199,7 @@ async def test_a_consumer_that_waits_is_woken_by_a_commit(
         sub_version=0,
     )
     consumer.send(Command(RequestCode.PULL_MESSAGE, fields=fields_of(pull)))
-    await eventually(lambda: bed.sleeper_count)
+    await eventually(lambda: bed.waiting_pull_count)
     await end(producer, half, COMMIT)
     (message,) = split_records((await consumer.replied()).body)
     assert message.body == b"a"
