@@ -285,7 +285,7 @@ def _registrar(
         clock,
         read_source(";".join(config.name_servers)).addresses,
         identity_of(config),
-        lambda: _announced(broker()),
+        lambda: _registered_topics(broker()),
         timeout_s=lambda: broker().config.register_timeout_ms / 1000,
         account=config.own_account,
     )
@@ -329,9 +329,9 @@ def _replica_progress(
     )
 
 
-def _announced(broker: Broker) -> TopicConfigTable:
+def _registered_topics(broker: Broker) -> TopicConfigTable:
     """With the epoch: a name server does not give the place of a master to an earlier one."""
-    table = broker.tables.topics.announced(broker.config.permission)
+    table = broker.tables.topics.registered(broker.config.permission)
     version = replace(table.data_version, state_version=broker.replication.epoch)
     return replace(table, data_version=version)
 

@@ -97,7 +97,7 @@ class NotRegistered(RoquetError):
 
 @final
 class Registrar:
-    """`topic_table` gives the topics as they are to be announced at the time of the call."""
+    """`topic_table` gives the topics as they are to be registered at the time of the call."""
 
     def __init__(
         self,

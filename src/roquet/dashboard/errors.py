@@ -56,7 +56,7 @@ def check_lakes_installed() -> None:
 
 
 class LoginRequired(DashboardError):
-    """Whoever reaches it would see all messages."""
+    """Every client that reaches it would see all messages."""
 
     def __init__(self, host: str) -> None:
         super().__init__(

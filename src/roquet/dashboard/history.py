@@ -18,7 +18,7 @@ SERIES_COUNT_MAX: Final = 4000
 _TIERS: Final = ((600.0, 0.0), (7200.0, 60.0), (86400.0, 600.0))
 # Of points that come faster than any poll.
 _POINT_COUNT_MAX: Final = 1024
-# A trend of less time, or of less growth, tells nothing about the day a disk will be full.
+# A trend of less time, or of less growth, does not predict the day a disk will be full.
 _TREND_S_MIN: Final = 1800.0
 _YEARS_MAX: Final = timedelta(days=3650)
 

@@ -1,8 +1,8 @@
 """What reads the cluster without members: queries that commit offsets, and lakes.
 
 Brokers have the committed offsets of a Spark query and nothing else of it; a batch is seen when
-they move. A lake has a log of its own, which is read where it is; whoever starts the dashboard
-brings the reader, because only the pipeline knows the format.
+they move. A lake has a log of its own, which is read where it is; the starter of the dashboard
+passes the reader, because only the pipeline knows the format.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ def commits_without_members(snapshot: Snapshot) -> dict[str, GroupProgress]:
     """Groups that have committed offsets and have no members, as those of Spark queries do.
 
     Only listeners have retries and dead letters, so a group that has some is a stopped consumer.
-    Another one that is stopped cannot be told from a query.
+    Another one that is stopped cannot be distinguished from a query.
     """
     found = {}
     for group in snapshot.groups:
@@ -114,7 +114,7 @@ class LakeState:
 
 @final
 class LakeWatch:
-    """The lakes that the dashboard was told of, in their order."""
+    """The lakes that the dashboard was given, in their order."""
 
     def __init__(self, readers: Sequence[LakeReader]) -> None:
         self._readers = readers

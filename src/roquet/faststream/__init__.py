@@ -17,8 +17,8 @@ decides what becomes of its message:
     `RejectMessage`, REJECT_ON_ERROR      a dead letter at once
     `AckPolicy.MANUAL` without a decision retried
 
-`AckPolicy.ACK_FIRST` is refused: an offset moves after the handler, so a crash would deliver again
-what that policy promises to lose.
+`AckPolicy.ACK_FIRST` is refused: an offset moves after the handler, so a crash would redeliver
+what that policy is meant to lose.
 
 FastStream's classes for brokers are not public, so the extra pins its minor version. `testing` has
 `TestRocketBroker`, `fastapi` the router for FastAPI.

@@ -72,7 +72,7 @@ class RocketMessage(StreamMessage[ReceivedMessage]):
 
 
 def _is_word(error: Exception) -> bool:
-    """Whether it is a handler's way to say what becomes of its message."""
+    """Whether a handler raises it to decide what becomes of its message."""
     return isinstance(error, HandlerException | NotDone)
 
 

@@ -5,7 +5,7 @@
                  0x21 (0x20: of the balancer itself), 0x11 (TCP over IPv4) or 0x21 (IPv6),
                  size in two bytes, source and destination address, two ports of two bytes, anything
 
-Whoever connects can send it. So it tells where a message was born and who shows up in lists; rights
+Any peer can send it. So it decides where a message was born and which address lists show; rights
 and limits go by the address of the connection.
 """
 

@@ -2,7 +2,7 @@
 
 Limits may be too wide, never too narrow: the engine evaluates all conditions again, so rows are the
 same with and without limits. Not every condition becomes one. The time of birth is that of a
-producer's clock, which says nothing about offsets.
+producer's clock, which has no relation to offsets.
 """
 
 import operator

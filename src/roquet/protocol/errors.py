@@ -5,7 +5,7 @@ RoquetError
     ├── BadFrame             the stream cannot be trusted any more: close the connection
     ├── BadHeader            the command header of one frame is unreadable: close the connection
     ├── BadHeaderField       a field is missing or unreadable: refuse the request
-    ├── BadBody              a body is not what its code promises: refuse the request
+    ├── BadBody              a body is not of the type of its code: refuse the request
     ├── BadMessage           a stored message or batch is malformed
     ├── TooLarge             a named limit is exceeded
     ├── BadRight             a text that is not a right of an account
@@ -39,7 +39,7 @@ class BadHeaderField(ProtocolError):
 
 
 class BadBody(ProtocolError):
-    """A body cannot be read as the type its request code promises."""
+    """A body cannot be read as the type of its request code."""
 
     def __init__(self, body: str, reason: str) -> None:
         super().__init__(f"{body}: {reason}")

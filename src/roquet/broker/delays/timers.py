@@ -160,7 +160,7 @@ class Timers:
         self.state = state
         # By era, as `ClockSteps` has it: in each, times are by the clock as it was then.
         self._wheels: dict[int, TimerWheel] = {}
-        # Keys of messages that are not to be delivered: of each, the mark that says so waits, too.
+        # Keys of messages that are not to be delivered: the recall mark of each waits, too.
         self._recalled: set[bytes] = set()
         # Where the queue ended at the start: a mark may be among what was not indexed since then.
         self._start_end = self._max_offset

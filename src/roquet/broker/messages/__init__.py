@@ -1,1 +1,1 @@
-"""Messages on their way in and out: appended, announced, waited for, tried again."""
+"""Messages on their way in and out: appended, acknowledged, pulled, long polling."""

@@ -129,7 +129,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     slaves_are_read: bool = False  # slaveReadEnable
     slave_checks_offsets: bool = False  # offsetCheckInSlave
 
-    # More than Apache promises, between brokers of ours; none of these is a key of Apache's.
+    # More than Apache guarantees, between brokers of ours; none of these is a key of Apache's.
     # What they prove to each other that they know. Without it there are no epochs.
     replication_secret_file: Path | None = None  # replication.secretFile
     # Whether slaves that prove nothing, like Apache's, may follow all the same.

@@ -119,7 +119,7 @@ class Consumers(Generic[C]):
         """
         group = self._groups.get(data.group_name)
         if group is not None and group.taken == data:
-            # Most heartbeats say what the last one of the group said.
+            # Most heartbeats repeat the last one of the group.
             return self._roster.put(data.group_name, connection, client)
         cost = subscription_cost(data.subscription_data_set)
         more = cost - (group.cost if group is not None else 0)
@@ -195,7 +195,7 @@ class ConsumerGroup(Generic[C]):
         self.consume_type: str | None = None
         self.message_model: str | None = None
         self.consume_from_where: str | None = None
-        # What the last heartbeat said: to take it again would change nothing.
+        # The last heartbeat: to take the same again would change nothing.
         self.taken: ConsumerData | None = None
 
     @property

@@ -1,6 +1,6 @@
 """The consumer groups of a broker, in memory and as `subscriptionGroup.json`.
 
-The table works like that of the topics: it belongs to the event loop, announces and counts its
+The table works like that of the topics: it belongs to the event loop, reports and counts its
 changes, writes them ahead where there are epochs, and never changes a setting in place.
 Connected clients are in `clients.py`.
 """

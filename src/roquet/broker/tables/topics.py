@@ -1,6 +1,6 @@
 """The topics of a broker, in memory and as `topics.json`.
 
-The table belongs to the event loop. It does not save itself: it announces that it has changed, and
+The table belongs to the event loop. It does not save itself: it reports that it has changed, and
 its `Saver` compares `change_count` with what it saved last. Settings are never changed
 in place, so one that was handed out stays what it was.
 
@@ -221,7 +221,7 @@ class TopicTable:
         """What slaves are sent."""
         return TopicConfigTable(data_version=self.version, topic_config_table=dict(self._topics))
 
-    def announced(self, broker_permission: int) -> TopicConfigTable:
+    def registered(self, broker_permission: int) -> TopicConfigTable:
         """What name servers are sent: no topic is more open than its broker."""
         table = self.snapshot()
         if broker_permission != _READ_WRITE:

@@ -112,7 +112,7 @@ async def serve_failover(plan: FailoverPlan, directory: Path, stop: asyncio.Even
 
 
 def _grpc_ports(plan: FailoverPlan) -> list[int]:
-    """Of all brokers: whatever becomes of them, each tells clients where the masters are."""
+    """Of all brokers: whatever role they get, each shows clients where the masters are."""
     if plan.grpc_port is None:
         return []
     first, count = plan.grpc_port, plan.broker_count * (plan.replica_count + 1)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from roquet.pipeline.watching.lineage import IngestRun
     from roquet.pipeline.watching.metrics import QueryMetrics
 
-# Any of these tells OpenLineage's client where events go.
+# OpenLineage's client reads from any of these where events go.
 _LINEAGE_VARIABLES: Final = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__")
 
 

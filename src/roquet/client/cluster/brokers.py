@@ -83,8 +83,8 @@ class Brokers:
             if reply is None:
                 continue
             offset = reply_header(OffsetReplyHeader, reply, queue.broker_name).offset
-            # 4.9 ignores `set_zero_if_not_found`: its 0 may mean that there is no offset, and only
-            # its whole table tells.
+            # 4.9 ignores `set_zero_if_not_found`: its 0 may mean that there is no offset, which
+            # only its whole table shows.
             if not offset and reply.version < VERSION_5_0_0 and reply.language != OUR_LANGUAGE:
                 kept = await self.kept_offsets(address)
                 return {

@@ -183,7 +183,7 @@ class RouteBook:
         return {}
 
     def forget(self, topic: str) -> None:
-        """Brokers do not have the topic that the cached route promises."""
+        """Brokers do not have the topic of the cached route."""
         self._routes.pop(topic, None)
 
     def renew_soon(self, topic: str) -> None:

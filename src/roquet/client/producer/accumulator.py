@@ -125,13 +125,13 @@ class Accumulator:
         is_asked: Callable[[Command], bool] = lambda _command: False,
         *,
         names_group: bool = True,
-        meets_all: bool = False,
+        registers_everywhere: bool = False,
     ) -> None:
         """Of the clients that share an instance name, it answers the requests for which `is_asked`
         is true. Unless it `names_group`, brokers do not know this producer as one of its group; one
-        that `meets_all` is registered with all of them before it sends anything."""
+        that `registers_everywhere` is registered with all of them before it sends anything."""
         self._names_group = names_group
-        self._meets_all = meets_all
+        self._registers_everywhere = registers_everywhere
         self.config = config
         self.clock = SystemClock()
         self._what = what
@@ -211,7 +211,7 @@ class Accumulator:
                 self._heartbeat,
                 self._router,
                 self._is_asked,
-                registers_everywhere=self._meets_all,
+                registers_everywhere=self._registers_everywhere,
             ),
             LinkSettings(
                 name_server_source(config.name_server, config.unit),

@@ -253,7 +253,7 @@ class TransactionEnds:
         # Any broker may have a transaction of the group that was not ended.
         is_asked = check is not None
         self.accumulator = Accumulator(
-            what, config, router, self.is_asked, names_group=is_asked, meets_all=is_asked
+            what, config, router, self.is_asked, names_group=is_asked, registers_everywhere=is_asked
         )
         self.wire_group = wrapped(config.namespace, config.group)
         self._config = config

@@ -66,7 +66,7 @@ def pop_places(
 
 
 def retry_delay_s(message: ReceivedMessage, consequence: Consequence) -> float:
-    """When a failed message comes again: as told, or longer each time."""
+    """When a failed message is redelivered: as its listener chose, or later each time."""
     if consequence.pause_s is not None:
         return min(consequence.pause_s, INVISIBLE_S_MAX)
     level = consequence.delay_level or FIRST_LEVEL + message.retry_count
@@ -75,7 +75,7 @@ def retry_delay_s(message: ReceivedMessage, consequence: Consequence) -> float:
 
 @final
 class PopAnswers:
-    """Tells brokers in the background what became of messages; those it cannot tell come again."""
+    """Acknowledges or retries messages in the background; if that fails, they are redelivered."""
 
     def __init__(self, popper: Popper, services: Services) -> None:
         self._popper = popper
@@ -99,7 +99,7 @@ class PopAnswers:
             try:
                 await answer()
             except ClientError as error:
-                log.warning("%r comes again, its broker was not told: %s", message, error)
+                log.warning("%r is redelivered, its acknowledgement failed: %s", message, error)
             finally:
                 self._busy_count -= 1
                 if not self._busy_count:

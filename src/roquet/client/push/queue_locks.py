@@ -1,4 +1,4 @@
-"""Locks of queues, at brokers: the promise that no other member of the group reads a queue.
+"""Locks of queues, at brokers: while one is held, no other member of the group reads the queue.
 
 A broker lets one member of a group lock a queue. A lock is valid for 60 seconds there, for 30 here,
 and renewed after 20: a member that could not renew it stops before another one can start.

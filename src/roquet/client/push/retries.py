@@ -318,8 +318,8 @@ class SendBack:
         reply = await self._brokers.ask(address, code, header, body, accepts=_NOT_YET_SAFE)
         if reply.code == ResponseCode.SUCCESS:
             return
-        # A broker shows what is safe by its own policy, and nothing else; one that promises no
-        # more shows it at once. To send it again blindly would make copies of copies.
+        # A broker shows what is safe by its own policy, and nothing else; one with a weak policy
+        # shows it at once. To send it again blindly would make copies of copies.
         stored = reply_header(SendMessageReplyHeader, reply, broker_name)
         for _ in range(_LOOKS_MAX):
             if await self._is_readable(broker_name, stored, message.message_id):

@@ -7,7 +7,7 @@ finds nothing left.
 Threads take turns at the interpreter, and each turn costs as much as many calls of a function that
 has nothing to wait for. So a function whose calls are short is called by one thread, the leader:
 
-    calls are long, or nobody knows yet   each thread that takes a delivery wakes another one
+    calls are long, or not yet measured   each thread that takes a delivery wakes another one
     calls are short                       only the leader goes on, other threads rest
     the leader is stuck in a call         the loop sees that, and wakes another one to lead
 

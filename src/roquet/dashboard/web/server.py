@@ -189,7 +189,7 @@ async def _log_out(request: web.Request) -> web.Response:
 
 
 def _target(request: web.Request) -> str:
-    """Where a login leads to: a page of this server, whatever the address says."""
+    """Where a login leads to: a page of this server, whatever the address contains."""
     wanted = request.query.get("next", "/")
     is_ours = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
     return wanted if is_ours and wanted.isprintable() else "/"

@@ -143,7 +143,7 @@ def _rewrite(
     if None in found:
         raise CommitRefused(f"{place}: another process removed files meanwhile")
     changed = [searched[path] for path in paths if searched[path].removed]
-    # Even if there is nothing to remove: whoever made newest rows of what was there before is
+    # Even if there is nothing to remove: a job that made newest rows from the earlier files is
     # refused, and makes them again.
     if changed or suffix == LATEST_SUFFIX:
         added = [each.file for each in changed if each.file is not None]

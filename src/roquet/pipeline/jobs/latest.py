@@ -99,7 +99,7 @@ class LatestRows:
 def check_latest(
     place: LakePlace, settings: LakeSettings, bodies: pa.Schema | None, key: str
 ) -> None:
-    """Before the lake exists; `bodies` are None if messages tell their columns later.
+    """Before the lake exists; `bodies` are None if the first messages decide the columns.
 
     Raises BadOption, BadSchema and BadLake.
     """

@@ -62,7 +62,7 @@ def read_delta_settings(place: LakePlace) -> LakeSettings | None:
 
 
 def _has_log(storage: Storage) -> bool:
-    """As far as it can be told without the library."""
+    """As far as it shows without the library."""
     with storage.errors_translated():
         [found] = storage.filesystem.get_file_info([storage.path("_delta_log")])
     return bool(found.type is fs.FileType.Directory)

@@ -131,7 +131,7 @@ def catalog_of(place: LakePlace) -> CatalogReference | None:
 
 
 def store_reference(storage: Storage, reference: CatalogReference) -> None:
-    """After the table was created: whoever is killed before that creates it again, in vain."""
+    """After the table was created: a job that is killed before that creates it again, in vain."""
     content = msgspec.json.encode(reference)
     if isinstance(storage.place, Path):
         replace_file(storage.place / CATALOG_FILE, content)

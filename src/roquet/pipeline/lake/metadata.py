@@ -2,7 +2,7 @@
 
 The log has one file for each entry, created whole and by one writer only. Entries are only ever
 added, so a reader resumes after the last one it has read. A snapshot of the state is stored from
-time to time: whoever opens a lake reads it, and the entries since.
+time to time: to open a lake means to read it and the entries since.
 """
 
 import logging

@@ -42,7 +42,7 @@ _VARIABLES: Final = (
     "AWS_INSTANCE_ROLE",
 )
 _KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-# Whoever gives a process a role sets some of these.
+# An environment that gives a process a role sets some of these.
 _ROLE_VARIABLES: Final = (
     "AWS_ROLE_ARN",
     "AWS_WEB_IDENTITY_TOKEN_FILE",

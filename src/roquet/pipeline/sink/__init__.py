@@ -6,5 +6,5 @@
     requests.py          rows as the bodies of requests, and the ids of their messages
     delivery.py          sends requests, several at a time, until brokers have them
 
-What each mode promises and costs is in `options/writing.py`.
+What each mode guarantees and costs is in `options/writing.py`.
 """

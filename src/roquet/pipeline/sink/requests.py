@@ -8,7 +8,7 @@ from there on, and so find these from the start of the month.
 
 A row with an identity has the same id whenever its batch is repeated, in whatever task and request:
 a message that a broker already has is recognised by it. Brokers store a request whole or not at
-all, so of one that was sent without an answer, the first message tells.
+all, so whether it has one that was never answered shows in its first message.
 """
 
 import hashlib

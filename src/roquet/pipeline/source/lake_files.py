@@ -27,7 +27,7 @@ _TASKS_PER_CORE: Final = 2
 
 @final
 class LakeFilesRequest(msgspec.Struct, frozen=True):
-    """What is read: of the lake itself or of its quarantine, as far as the names of files tell."""
+    """What is read: of the lake itself or of its quarantine, as far as the names of files show."""
 
     lake: str
     options_file: str | None

@@ -62,7 +62,7 @@ class LakeTables:
 
 
 def _partition(path: str) -> ds.Expression:
-    """What the directory of a file tells about its rows."""
+    """What the directory of a file has in common with its rows."""
     values = partition_values(directory_of(path))
     is_day = ds.field("dt") == pa.scalar(date.fromisoformat(values["dt"]))
     is_hour = ds.field("hour") == pa.scalar(int(values["hour"]), pa.int32())

@@ -1,4 +1,4 @@
-"""What the plan of a query tells about its scans: columns that are used, conditions on them.
+"""What the plan of a query shows of its scans: columns that are used, conditions on them.
 
 DuckDB prints conditions as SQL. What is not understood here is no condition: then more is read than
 needed, and the engine, which evaluates all of them again, has the same rows.

@@ -1,7 +1,7 @@
 """Runs one SQL statement over tables of messages, by DuckDB.
 
 Tables are found by their names in the statement: DuckDB names the first one that it does not know,
-which is registered, and is asked again. Its plan then tells what has to be read and decoded.
+which is registered, and runs again. Its plan then shows what has to be read and decoded.
 """
 
 import re

@@ -68,7 +68,7 @@ def _listening(spark: SparkSession, metrics: QueryMetrics, name: str | None) -> 
 
 @final
 class _Listener(StreamingQueryListener):
-    """Spark calls it in a thread of its own, some milliseconds after what it tells."""
+    """Spark calls it in a thread of its own, some milliseconds after the event."""
 
     def __init__(self, metrics: QueryMetrics, name: str | None) -> None:
         self._metrics = metrics

@@ -43,7 +43,7 @@ class Body(msgspec.Struct, rename="camel", omit_defaults=True):
 def always(default: T, name: str | None = None) -> T:
     """The default of a member that is written even when it holds it.
 
-    msgspec leaves out members that hold their default, but cannot tell when a function made it.
+    msgspec leaves out members that hold their default, but not one that a function made.
     """
     return msgspec.field(default_factory=partial(copy.deepcopy, default), name=name)
 

@@ -72,7 +72,7 @@ def test_the_same_content_is_no_change_and_keeps_the_end_of_the_shorter_log() ->
     assert (state.value, state.change_count) == (table(5, true_at=70), 0)
 
 
-def test_new_content_is_announced_when_it_counts(state: DurableState[DelayOffsetTable]) -> None:
+def test_new_content_is_reported_when_it_counts(state: DurableState[DelayOffsetTable]) -> None:
     seen: list[DelayOffsetTable] = []
     state.on_change = lambda: seen.append(state.value)
     state.load(b'{"offsetTable":{1:7}}')

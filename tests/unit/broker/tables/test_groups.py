@@ -206,7 +206,7 @@ NO_CHANGES: list[Callable[[GroupTable], object]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_every_change_is_announced_once_it_can_be_seen(
+def test_every_change_is_reported_once_it_can_be_seen(
     change: Callable[[GroupTable], object],
 ) -> None:
     groups = table(group("old"))
@@ -217,12 +217,12 @@ def test_every_change_is_announced_once_it_can_be_seen(
 
 
 @pytest.mark.parametrize("change", NO_CHANGES)
-def test_what_is_no_change_is_not_announced(change: Callable[[GroupTable], object]) -> None:
+def test_what_is_no_change_is_not_reported(change: Callable[[GroupTable], object]) -> None:
     groups = table(group("old"))
-    announced: list[int] = []
-    groups.on_change = lambda: announced.append(1)
+    reports: list[int] = []
+    groups.on_change = lambda: reports.append(1)
     change(groups)
-    assert announced == []
+    assert reports == []
 
 
 # --- epochs ---

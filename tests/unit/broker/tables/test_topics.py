@@ -249,23 +249,23 @@ def test_the_name_server_says_which_topics_are_ordered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("broker_permission", "announced"),
+    ("broker_permission", "registered"),
     [(6, [7, 6, 2]), (4, [4, 4, 0]), (2, [2, 2, 2])],
 )
-def test_no_topic_is_announced_as_more_open_than_its_broker(
-    broker_permission: int, announced: list[int]
+def test_no_topic_is_registered_as_more_open_than_its_broker(
+    broker_permission: int, registered: list[int]
 ) -> None:
     topics = table(topic("template", perm=7), topic("plain"), topic("write-only", perm=2))
-    reported = topics.announced(broker_permission).topic_config_table
-    assert [each.perm for each in reported.values()] == announced
+    reported = topics.registered(broker_permission).topic_config_table
+    assert [each.perm for each in reported.values()] == registered
     assert [each.perm for each in all_in(topics)] == [7, 6, 2]
 
 
-def test_what_is_announced_again_is_a_new_version() -> None:
+def test_what_is_registered_again_is_a_new_version() -> None:
     topics = table(topic("TopicA"))
     topics.bump_version()
     # A name server takes no topics from a broker whose version it knows.
-    assert topics.announced(4).data_version.counter == 1
+    assert topics.registered(4).data_version.counter == 1
 
 
 def test_every_change_makes_a_new_version() -> None:
@@ -353,7 +353,7 @@ NO_CHANGES: list[Callable[[TopicTable], object]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_every_change_is_announced_once_it_can_be_seen(
+def test_every_change_is_reported_once_it_can_be_seen(
     change: Callable[[TopicTable], object],
 ) -> None:
     topics = table(topic("old"), topic("parent", perm=7))
@@ -364,12 +364,12 @@ def test_every_change_is_announced_once_it_can_be_seen(
 
 
 @pytest.mark.parametrize("change", NO_CHANGES)
-def test_what_is_no_change_is_not_announced(change: Callable[[TopicTable], object]) -> None:
+def test_what_is_no_change_is_not_reported(change: Callable[[TopicTable], object]) -> None:
     topics = table(topic("old"))
-    announced: list[int] = []
-    topics.on_change = lambda: announced.append(1)
+    reports: list[int] = []
+    topics.on_change = lambda: reports.append(1)
     change(topics)
-    assert announced == []
+    assert reports == []
 
 
 # --- epochs ---

@@ -241,7 +241,7 @@ def of_silent_endpoint(broker: BrokerInfo, place: tuple[str, int], error: str) -
 
 
 def permission_in(settings: Mapping[str, str]) -> Permission:
-    """Of a broker; everything if it does not tell."""
+    """Of a broker; everything if it does not report them."""
     text = settings.get("brokerPermission", "")
     return Permission(int(text)) if text.isdigit() else Permission.READ | Permission.WRITE
 

@@ -91,7 +91,7 @@ class _FieldCount:
 
 @final
 class _Seen:
-    """What the values of one field were; null says nothing about it."""
+    """What the values of one field were; null has no kind."""
 
     def __init__(self) -> None:
         self.kinds: set[_Kind] = set()
