@@ -85,7 +85,7 @@ class HttpPort:
         self._pages = pages
         self._listener: Listener | None = None
         # In the order of their connections.
-        self._exchanges: dict[_Exchange, None] = {}
+        self.exchanges: dict[_Exchange, None] = {}
         self._log = ThrottledLog(log, asyncio.get_running_loop().time, PERIOD_S)
         self._log_flush: asyncio.TimerHandle | None = None
         self.refused_count = 0
@@ -116,29 +116,29 @@ class HttpPort:
             await self._listener.close()
         if self._log_flush is not None:
             self._log_flush.cancel()
-        for exchange in tuple(self._exchanges):
+        for exchange in tuple(self.exchanges):
             exchange.abort()
 
     def take(self, exchange: "_Exchange", descriptor: int) -> bool:
         """Gives a new connection a place, if necessary that of another one."""
         # A few of them may have one of the last descriptors.
-        is_one_of_few = len(self._exchanges) < RESERVED_COUNT
+        is_one_of_few = len(self.exchanges) < RESERVED_COUNT
         if not may_keep(descriptor, is_local=is_one_of_few):
             return self._refuse(exchange, "descriptors are reserved for files (ulimit -n)")
-        if len(self._exchanges) >= CONNECTION_COUNT_MAX and not self._has_freed(self._exchanges):
+        if len(self.exchanges) >= CONNECTION_COUNT_MAX and not self._has_freed(self.exchanges):
             return self._refuse(exchange, f"{CONNECTION_COUNT_MAX} connections are open")
-        self._exchanges[exchange] = None
+        self.exchanges[exchange] = None
         return True
 
     def may_answer(self, exchange: "_Exchange") -> bool:
         """Whether there is a place among the responses, which may be large."""
-        answers = [each for each in self._exchanges if each.has_asked]
+        answers = [each for each in self.exchanges if each.has_asked]
         if len(answers) < ANSWER_COUNT_MAX or self._has_freed(answers):
             return True
         return self._refuse(exchange, f"{ANSWER_COUNT_MAX} requests are being answered")
 
     def leave(self, exchange: "_Exchange") -> None:
-        self._exchanges.pop(exchange, None)
+        self.exchanges.pop(exchange, None)
 
     def _has_freed(self, places: "Collection[_Exchange]") -> bool:
         exchanges = tuple(places)
@@ -149,10 +149,10 @@ class HttpPort:
         self.cut_off_count += 1
         self._warn(
             "disconnecting",
-            f"{len(self._exchanges)} HTTP connections are open (--http): disconnecting"
+            f"{len(self.exchanges)} HTTP connections are open (--http): disconnecting"
             f" {oldest.place.ip}, which has not sent a request or does not read",
         )
-        del self._exchanges[oldest]
+        del self.exchanges[oldest]
         oldest.abort()
         return True
 

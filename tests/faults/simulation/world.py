@@ -77,7 +77,7 @@ class World:
 
     def __init__(self, directory: Path, loop: VirtualLoop, chance: Random) -> None:
         self._directory = directory
-        self._chance = chance
+        self.chance = chance
         self._generation = 0
         self.loop = loop
         self.network = loop.network
@@ -170,7 +170,7 @@ class World:
         """Of what is not on disk some may be lost."""
         await self.kill()
         root = self._new_root()
-        self.disk.cut_power(root, self._chance)
+        self.disk.cut_power(root, self.chance)
         self.disk = FaultyDisk(root)
 
     def set_clock(self, ahead_ms: int) -> None:
@@ -262,38 +262,38 @@ async def cut_connections(world: World) -> None:
 
 async def lose_packets(world: World) -> None:
     world.network.lost = 0.05
-    await asyncio.sleep(world._chance.uniform(0.5, 3))
+    await asyncio.sleep(world.chance.uniform(0.5, 3))
     world.network.lost = 0.0
 
 
 async def be_late(world: World) -> None:
     world.network.late = 0.8
-    await asyncio.sleep(world._chance.uniform(0.5, 3))
+    await asyncio.sleep(world.chance.uniform(0.5, 3))
     world.network.late = 0.05
 
 
 async def go_silent(world: World) -> None:
     """The broker is there, but cut off from the network."""
     world.network.silent.add((HOST, BROKER_PORT))
-    await asyncio.sleep(world._chance.uniform(0.2, 6))
+    await asyncio.sleep(world.chance.uniform(0.2, 6))
     world.network.silent.clear()
 
 
 async def kill(world: World) -> None:
     await world.kill()
-    await asyncio.sleep(world._chance.uniform(0, 2))
+    await asyncio.sleep(world.chance.uniform(0, 2))
     await world.start()
 
 
 async def cut_power(world: World) -> None:
     await world.cut_power()
-    await asyncio.sleep(world._chance.uniform(0, 2))
+    await asyncio.sleep(world.chance.uniform(0, 2))
     await world.start()
 
 
 async def restart(world: World) -> None:
     await world.stop()
-    await asyncio.sleep(world._chance.uniform(0, 2))
+    await asyncio.sleep(world.chance.uniform(0, 2))
     await world.start()
 
 
@@ -316,7 +316,7 @@ async def restart_names(world: World) -> None:
 
 async def set_the_clock(world: World) -> None:
     """The wall clock of the broker is set, forward or back."""
-    hours = world._chance.choice((-24, -1, 1, 24))
+    hours = world.chance.choice((-24, -1, 1, 24))
     world.set_clock(hours * 3_600_000)
 
 
@@ -329,7 +329,7 @@ async def replace_members(world: World) -> None:
 async def add_a_member(world: World) -> None:
     """A second one reads in order for a while: each queue has to pass from hand to hand."""
     member = await world.traffic.join(ORDERED)
-    await asyncio.sleep(world._chance.uniform(1, 4))
+    await asyncio.sleep(world.chance.uniform(1, 4))
     await world.traffic.leave(member)
 
 

@@ -105,8 +105,8 @@ async def test_a_peer_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPa
         with socket.create_connection(("127.0.0.1", port)) as peer:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             peer.sendall(b"GET /huge HTTP/1.1\r\n\r\n")
-            await eventually(lambda: http._exchanges)
-            await eventually(lambda: not http._exchanges)
+            await eventually(lambda: http.exchanges)
+            await eventually(lambda: not http.exchanges)
 
 
 async def test_probes_are_answered_however_many_say_nothing(
@@ -119,7 +119,7 @@ async def test_probes_are_answered_however_many_say_nothing(
         for _ in range(2 * CONNECTION_COUNT_MAX):
             peers.append(socket.create_connection(("127.0.0.1", port)))
             assert (await page(port, "/page")).body == b"xx"
-        assert len(http._exchanges) <= CONNECTION_COUNT_MAX
+        assert len(http.exchanges) <= CONNECTION_COUNT_MAX
         assert http.cut_off_count >= CONNECTION_COUNT_MAX
         assert http.refused_count == 0
         assert len(caplog.messages) == 1
@@ -138,7 +138,7 @@ async def test_a_peer_that_does_not_read_gives_way_to_one_that_asks(
         peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
         for peer in peers:
             peer.sendall(b"GET /huge HTTP/1.1\r\n\r\n")
-        await eventually(lambda: sum(each.has_asked for each in http._exchanges) == 2)
+        await eventually(lambda: sum(each.has_asked for each in http.exchanges) == 2)
         assert (await page(port, "/page")).body == b"xx"
         assert http.cut_off_count == 1
         for peer in peers:
@@ -156,7 +156,7 @@ async def test_when_all_are_being_answered_there_is_no_place(
 
     http, port = await HttpPort.open("127.0.0.1", 0, slow)
     asking = [asyncio.create_task(page(port, "/page")) for _ in range(ANSWER_COUNT_MAX)]
-    await eventually(lambda: sum(each.has_asked for each in http._exchanges) == ANSWER_COUNT_MAX)
+    await eventually(lambda: sum(each.has_asked for each in http.exchanges) == ANSWER_COUNT_MAX)
     assert (await page(port, "/page")).status is HTTPStatus.SERVICE_UNAVAILABLE
     assert http.refused_count == 1
     assert "refusing" in caplog.text

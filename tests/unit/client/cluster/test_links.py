@@ -26,18 +26,13 @@ from roquet import (
 from roquet.client.cluster.instance import local_ip
 from roquet.testing import BlockingCluster
 from tests.support.eventually import eventually
+from tests.support.inner_parts import instance_of
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import Inbox, new_topic
 from tests.support.raising import raises
 from tests.support.scripted_cluster import ScriptedCluster
 
 TOPIC = "orders"
-
-
-def instance_of(client: Any) -> Any:
-    if hasattr(client, "_lifecycle"):
-        return client._lifecycle.usable().membership.instance
-    return client._accumulator.usable().instance
 
 
 async def test_clients_of_one_name_are_one_client_to_brokers(cluster: LiveCluster) -> None:
@@ -208,6 +203,6 @@ def test_blocking_clients_of_one_name_share_a_thread_and_what_is_in_it() -> None
             )
             consumer.subscribe(TOPIC)
             with consumer:
-                assert instance_of(producer._twin).id == instance_of(consumer._twin).id
-                assert instance_of(producer._twin).peers is instance_of(consumer._twin).peers
+                assert instance_of(producer).id == instance_of(consumer).id
+                assert instance_of(producer).peers is instance_of(consumer).peers
             producer.send(Message(TOPIC, b"x"))

@@ -13,6 +13,7 @@ from roquet.protocol.codes import RequestCode
 from roquet.protocol.command import Command
 from roquet.protocol.fields import Header, NoFields
 from tests.support.eventually import eventually
+from tests.support.inner_parts import instance_of
 from tests.support.live_cluster import LiveCluster
 
 
@@ -75,7 +76,7 @@ async def test_a_page_names_the_servers_and_may_name_others_later(
         with pytest.raises(NoNameServer):
             await producer.queues("orders")
         address_page.text = cluster.name_server
-        names = producer._accumulator.usable().instance.names
+        names = instance_of(producer).names
         await eventually(lambda: names.addresses == (cluster.name_server,))
         await producer.send(Message("orders", b"x"))
 
@@ -88,7 +89,7 @@ async def test_a_page_that_is_empty_at_first_is_asked_on(
         with pytest.raises(NoNameServer, match="has not named any yet"):
             await producer.queues("orders")
         address_page.text = cluster.name_server
-        names = producer._accumulator.usable().instance.names
+        names = instance_of(producer).names
         await eventually(lambda: names.addresses)
         await producer.send(Message("orders", b"x"))
 

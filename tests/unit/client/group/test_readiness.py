@@ -11,6 +11,7 @@ from roquet.client.errors import NoNameServer, NothingToRead, SendFailed, TopicN
 from roquet.client.group.readiness import Readiness
 from roquet.client.push import iteration
 from tests.support.eventually import eventually
+from tests.support.inner_parts import member_of
 from tests.support.live_cluster import LiveCluster
 from tests.support.ports import free_port
 from tests.support.push_consumers import GROUP, TOPIC, Inbox, consumer, new_topic, send
@@ -37,7 +38,7 @@ async def test_without_a_server_it_says_so_once(
     reading = kind(nobody, GROUP, **QUICK)
     reading.subscribe(TOPIC)
     async with reading:
-        rounds = reading._lifecycle.session.membership.rebalance
+        rounds = member_of(reading).membership.rebalance
         rounds.has_started.clear()
         await rounds.has_started.wait()
         assert "no name server answered" in reading.last_error
@@ -114,7 +115,7 @@ async def test_what_was_in_the_way_is_gone_when_the_topic_comes(
         assert reading.last_error is not None
         await send(producer, b"x")
         await inbox.has(1)
-        member = reading._lifecycle.usable()
+        member = member_of(reading)
         await eventually(lambda: member.membership.readiness.first is None)
 
 

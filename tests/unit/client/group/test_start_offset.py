@@ -23,7 +23,7 @@ from roquet.protocol.bodies.clients import Heartbeat
 from roquet.testing import Cluster
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
-from tests.support.inner_parts import broker_of, queues_of
+from tests.support.inner_parts import broker_of, member_of, queues_of
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import (
     GROUP,
@@ -106,7 +106,7 @@ async def test_what_was_never_committed_is_not_taken_for_0(
     monkeypatch.setattr("roquet.client.cluster.brokers.OUR_LANGUAGE", "ESPERANTO")
     cluster.brokers["broker-a"].tables.offsets.commit(GROUP, TOPIC, 0, 0)
     async with consumer(cluster, Inbox(), start_from=StartFrom.LAST) as reading:
-        brokers = reading._lifecycle.usable().membership.brokers
+        brokers = member_of(reading).membership.brokers
         assert await brokers.committed(GROUP, QueueRef(TOPIC, "broker-a", 0)) is not None
         assert await brokers.committed("other", QueueRef(TOPIC, "broker-a", 0)) is None
 

@@ -32,6 +32,7 @@ from roquet.protocol.fields import field_texts
 from roquet.protocol.messages.batch_writing import encode_batch
 from roquet.protocol.messages.message import Keys, Property
 from tests.support.eventually import eventually
+from tests.support.inner_parts import instance_of
 from tests.support.live_cluster import LiveCluster
 from tests.support.raising import raises
 from tests.support.scripted_cluster import (
@@ -463,7 +464,7 @@ async def test_with_the_fast_port_messages_go_two_ports_below(cluster: LiveClust
             await sending.send(Message(TOPIC, b"%d" % number))
         await sending.send_oneway(Message(TOPIC, b"2"))
         await eventually(lambda: len(cluster.all_stored(TOPIC)) == 3)
-        peers = sending._accumulator.usable().instance.peers
+        peers = instance_of(sending).peers
         port = cluster.brokers["broker-a"].config.listen_port
         assert peers.open_connection(f"127.0.0.1:{port - 2}") is not None
 

@@ -6,6 +6,7 @@ from roquet import AsyncPullConsumer
 from roquet.client.errors import BadArgument
 from roquet.client.queue_ref import QueueRef
 from tests.support.eventually import eventually
+from tests.support.inner_parts import member_of
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import GROUP, TOPIC, new_topic
 from tests.support.raising import raises
@@ -46,7 +47,7 @@ async def test_while_no_name_server_answers_nothing_is_reported(cluster: LiveClu
     async with AsyncPullConsumer(cluster.name_server, GROUP) as pulling:
         await pulling.watch_queues(TOPIC, reported.append)
         await cluster.stop_names()
-        await pulling._lifecycle.usable().topic_watch.refresh()
+        await member_of(pulling).topic_watch.refresh()
     assert not reported
 
 

@@ -21,6 +21,7 @@ from roquet.client.received import ReceivedMessage, received_messages
 from roquet.protocol.codes import ResponseCode
 from tests.support.drafts import draft
 from tests.support.eventually import eventually
+from tests.support.inner_parts import instance_of
 from tests.support.live_cluster import LiveCluster
 from tests.support.push_consumers import (
     GROUP,
@@ -160,7 +161,7 @@ async def taking_back() -> AsyncIterator[tuple[ScriptedBroker, SendBack]]:
         scripted_cluster("a") as scripted,
         AsyncProducer(scripted.name_server, "producers") as producer,
     ):
-        instance = producer._accumulator.usable().instance
+        instance = instance_of(producer)
         scripted.brokers[0].script = answer_late(ResponseCode.FLUSH_SLAVE_TIMEOUT)
         brokers = Brokers(instance.requests, instance.routes)
         yield scripted.brokers[0], SendBack(brokers, instance.routes, GROUP, None)
