@@ -83,7 +83,7 @@ def test_an_operator_on_the_machine_itself_can_always_come_in(
 # --- what they hold ---
 
 
-class Holder:
+class HeldConnection:
     def __init__(self, owner: ConnectionBudget, name: str, reported: list[str]) -> None:
         self.held_size = 0
         self._owner = owner
@@ -109,7 +109,7 @@ class Holder:
 def test_the_peer_that_holds_the_most_is_cut_off_first_and_only_as_many_as_needed() -> None:
     full = budget(held_size_max=100)
     reported: list[str] = []
-    small, large, middle = (Holder(full, name, reported) for name in ("small", "large", "middle"))
+    small, large, middle = (HeldConnection(full, name, reported) for name in ("small", "large", "middle"))
     small.hold(10)
     large.hold(60)
     middle.hold(30)
@@ -122,7 +122,7 @@ def test_the_peer_that_holds_the_most_is_cut_off_first_and_only_as_many_as_neede
 def test_what_was_read_meanwhile_does_not_count() -> None:
     full = budget(held_size_max=100)
     reported: list[str] = []
-    reader, other = Holder(full, "reader", reported), Holder(full, "other", reported)
+    reader, other = HeldConnection(full, "reader", reported), HeldConnection(full, "other", reported)
     reader.hold(90)
     reader.true_size = 0  # Nobody tells.
     other.hold(50)
@@ -131,7 +131,7 @@ def test_what_was_read_meanwhile_does_not_count() -> None:
 
 def test_a_peer_that_is_gone_holds_nothing() -> None:
     full = budget(held_size_max=100)
-    holder = Holder(full, "gone", [])
+    holder = HeldConnection(full, "gone", [])
     holder.hold(90)
     full.discard(holder)
     full.recount()
