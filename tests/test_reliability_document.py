@@ -22,7 +22,7 @@ def test_a_named_test_exists(path: str, name: str) -> None:
     assert name in functions
 
 
-def test_each_promise_names_a_test() -> None:
+def test_each_guarantee_names_a_test() -> None:
     promises = re.split(r"^## ", _TEXT, flags=re.MULTILINE)
     numbered = [each for each in promises if re.match(r"\d+\. ", each)]
     assert [int(each.partition(".")[0]) for each in numbered] == list(range(1, POINT_COUNT + 1))

@@ -138,7 +138,7 @@ def test_an_account_is_created_changed_and_deleted(
         assert "shop-account" not in admin.broker_accounts(broker.address).accounts
 
 
-def test_a_broker_that_stops_while_one_looks_is_named_and_comes_back(
+def test_a_broker_that_stops_while_one_looks_is_named_and_returns(
     served: OurDashboard, cluster: BlockingCluster, page: Page
 ) -> None:
     page.goto(served.base)

@@ -14,7 +14,7 @@ MODES = pytest.mark.parametrize("mode", FlushMode, ids=lambda mode: mode.name.lo
 
 @MODES
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_first_failed_sync_ends_all_promises(
+def test_the_first_failed_sync_ends_all_acknowledgements(
     quick_path: Path, mode: FlushMode, seed: int
 ) -> None:
     assert after_failed_sync(quick_path, mode, seed, reopens=False) == []
@@ -22,7 +22,7 @@ def test_the_first_failed_sync_ends_all_promises(
 
 @MODES
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_store_opened_again_after_a_failed_sync_keeps_its_promises(
+def test_a_store_opened_again_after_a_failed_sync_keeps_its_guarantees(
     quick_path: Path, mode: FlushMode, seed: int
 ) -> None:
     """The pages that did not reach the disk are still in memory, and taken for clean."""

@@ -17,7 +17,7 @@ def notes() -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def test_every_promise_leads_to_a_note() -> None:
+def test_every_guarantee_leads_to_a_note() -> None:
     cells = re.findall(r"^\| .*\|$", _TABLE, re.MULTILINE)[1:]
     assert len(cells) > 10
     used = set(re.findall(r"\(([a-z](?:, [a-z])*)\)", "\n".join(cells)))

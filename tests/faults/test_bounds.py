@@ -127,7 +127,7 @@ async def test_peers_that_come_and_go_do_not_slow_others(broker: OurBroker) -> N
     assert count > 100
 
 
-async def test_clients_fill_no_table_and_operators_go_on(broker: OurBroker) -> None:
+async def test_clients_fill_no_table_and_operators_continue(broker: OurBroker) -> None:
     async with await RawPeer.connect(port_of(broker)) as peer:
         codes = [(await peer.ask(common_send(f"topic-{each}", b"x"))).code for each in range(30)]
     assert codes[0] == ResponseCode.SUCCESS

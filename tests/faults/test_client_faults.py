@@ -235,7 +235,7 @@ async def receiving(net: Net, *, orderly: bool) -> AsyncIterator[Received]:
 
 @any_fault
 @pytest.mark.parametrize("orderly", [False, True], ids=["in any order", "in order"])
-async def test_a_consumer_goes_on_by_itself_and_misses_nothing(
+async def test_a_consumer_continues_by_itself_and_misses_nothing(
     net: Net, fault: Callable[[Net, Ledger], Awaitable[None]], orderly: bool
 ) -> None:
     async with receiving(net, orderly=orderly) as received:

@@ -116,7 +116,7 @@ async def test_one_byte_a_second_is_cut_off(broker: OurBroker) -> None:
 
 
 @pytest.mark.usefixtures("bystander")
-async def test_lengths_that_are_only_announced_cost_nothing(broker: OurBroker) -> None:
+async def test_lengths_that_are_only_declared_cost_nothing(broker: OurBroker) -> None:
     size_before = resident_size(broker.process_id)
     peers = [await RawPeer.connect(port_of(broker)) for _ in range(200)]
     try:

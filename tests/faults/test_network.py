@@ -59,7 +59,7 @@ def test_a_cut_is_silent_in_its_direction_alone_and_ends(network: Network) -> No
         assert arrives(network, "a", at_b)
 
 
-def test_one_cut_may_end_while_another_goes_on(network: Network) -> None:
+def test_one_cut_may_end_while_another_continues(network: Network) -> None:
     with receiver(network, "b") as at_b, network.dropping(Drop("a", "b")):
         with network.dropping(Drop("a", "b"), Drop("c", "b")):
             assert is_dropped(network, "c", at_b)

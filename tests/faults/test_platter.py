@@ -39,7 +39,7 @@ def test_of_the_rest_every_sector_is_there_or_not() -> None:
     }
 
 
-def test_a_platter_goes_on_from_cut_to_cut() -> None:
+def test_a_platter_continues_from_cut_to_cut() -> None:
     platter = Platter(SIZE, RECORD)
     platter.cut_at(1, Random(1))
     platter.cut_at(4, Random(1))

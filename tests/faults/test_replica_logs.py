@@ -93,7 +93,7 @@ def test_another_log_is_no_copy(check: ReplicaCheck, tmp_path: Path) -> None:
     assert invariants_of(check) == {"C2"}
 
 
-def test_it_goes_on_where_it_was(check: ReplicaCheck, tmp_path: Path) -> None:
+def test_it_continues_where_it_was(check: ReplicaCheck, tmp_path: Path) -> None:
     check.look()
     store = open_store(tmp_path / "master")
     store.append(draft(b"more", topic=TOPIC))

@@ -60,7 +60,7 @@ COVERED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "The master is lost for an hour": (
         "test_a_master_is_away_with_etcd",
-        "test_a_master_is_away_and_readers_go_on",
+        "test_a_master_is_away_and_readers_continue",
     ),
     "The master is lost for good": (
         "test_a_lost_master_with_etcd_is_replaced",
@@ -68,8 +68,8 @@ COVERED: Final[dict[str, tuple[str, ...]]] = {
         "test_a_lost_master_without_a_secret",
     ),
     "The old master comes back after that": (
-        "test_the_old_master_comes_back",
-        "test_the_old_master_comes_back_late_with_etcd",
+        "test_the_old_master_returns",
+        "test_the_old_master_returns_late_with_etcd",
     ),
     "With etcd, no master is elected": ("test_the_last_broker_founds_again",),
     "etcd has lost its data": ("test_an_etcd_that_has_lost_its_data",),
@@ -199,7 +199,7 @@ def test_a_master_is_away_with_etcd(tmp_path: Path) -> None:
 
 
 @MORE
-def test_a_master_is_away_and_readers_go_on(tmp_path: Path) -> None:
+def test_a_master_is_away_and_readers_continue(tmp_path: Path) -> None:
     with filled(by_hand(tmp_path)) as (on, ledger):
         one, two = on.brokers
         one.kill()
@@ -275,7 +275,7 @@ def test_a_lost_master_without_a_secret(tmp_path: Path) -> None:
         nothing_lost(ledger, two)
 
 
-def test_the_old_master_comes_back(tmp_path: Path) -> None:
+def test_the_old_master_returns(tmp_path: Path) -> None:
     """With what no other has, from its own file, which says that it is the master."""
     with filled(by_hand(tmp_path, "ASYNC_MASTER")) as (on, ledger):
         one, two = on.brokers
@@ -298,7 +298,7 @@ def test_the_old_master_comes_back(tmp_path: Path) -> None:
 
 
 @MORE
-def test_the_old_master_comes_back_late_with_etcd(tmp_path: Path) -> None:
+def test_the_old_master_returns_late_with_etcd(tmp_path: Path) -> None:
     """Others have acknowledged much since then, none of which is among what it has to cut."""
     own = {ACKNOWLEDGE: "one", COPIES: "3", "replication.lagSeconds": "20"}
     with filled(ReplicaSet(tmp_path, voters(3), own, etcd_count=1)) as (on, ledger):

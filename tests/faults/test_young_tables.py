@@ -168,7 +168,7 @@ def test_a_changed_topic_stays_changed(pair: Pair) -> None:
     assert read_each(pair.slave, "old", QUEUE_COUNT) == sent
 
 
-def test_a_deleted_topic_stays_deleted_and_begins_again_empty(pair: Pair) -> None:
+def test_a_deleted_topic_stays_deleted_and_starts_again_empty(pair: Pair) -> None:
     create_topic(pair.master.address, TOPIC, QUEUE_COUNT)
     send_to_each(pair.master, TOPIC, QUEUE_COUNT)
     with BlockingPeer(pair.master.address) as peer:

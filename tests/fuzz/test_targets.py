@@ -14,7 +14,7 @@ LONG_S = 60
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_attacks_begin_with_real_bytes(name: str) -> None:
+def test_attacks_start_with_real_bytes(name: str) -> None:
     taken_count = 0
     for seed in TARGETS[name].corpus():
         try:

@@ -34,7 +34,7 @@ async def test_every_example_says_what_it_shows_twice(
     assert not [problem for problems in found for problem in problems]
 
 
-def test_the_demo_tells_its_story(home: Home, examples: Path) -> None:
+def test_the_demo_shows_its_story(home: Home, examples: Path) -> None:
     finished = home.run(f"python {examples / 'demo.py'}")
     assert finished.exit_code == 0, finished.stderr
     first, *_ = finished.stdout.splitlines()

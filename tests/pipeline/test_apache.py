@@ -145,7 +145,7 @@ def read(spark: SparkSession, place: Place, topic: str, **more: str) -> list[Row
     return with_workers(lambda: frame.load().collect())
 
 
-def test_rows_come_back_whole_and_filtered_by_tags_with_equal_hashes(
+def test_rows_arrive_whole_and_filtered_by_tags_with_equal_hashes(
     spark: SparkSession, place: Place, topic: str
 ) -> None:
     write(numbered(spark, ROW_COUNT), place, topic, ROW_COUNT)

@@ -110,7 +110,7 @@ def test_what_others_commit_meanwhile_stays_and_is_searched(
     assert "carl" in rows["keys"].to_pylist()
 
 
-def test_a_compactor_goes_on_without_the_files_that_are_removed_meanwhile(
+def test_a_compactor_continues_without_the_files_that_are_removed_meanwhile(
     spark: SparkSession, lake: TableLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are planned, then rewritten, and removed at once."""

@@ -163,7 +163,7 @@ def send(producer: Producer, plan: IngestPlan, *orders: tuple[int, int]) -> None
         producer.send(Message(plan.source["topic"], body))
 
 
-def test_ingest_keeps_the_newest_rows_and_goes_on_without_the_option(
+def test_ingest_keeps_the_newest_rows_and_continues_without_the_option(
     spark: SparkSession, plan: IngestPlan, orders: Producer
 ) -> None:
     send(orders, plan, (1, 10), (2, 20), (1, 11), (3, 30))

@@ -79,7 +79,7 @@ def mode_options(mode: str) -> dict[str, str]:
     return {"deliveryMode": mode}
 
 
-def test_every_column_comes_back(spark: SparkSession, cluster: BlockingCluster) -> None:
+def test_every_column_survives_a_round_trip(spark: SparkSession, cluster: BlockingCluster) -> None:
     topics = [cluster.new_topic() for _ in range(2)]
     frame = spark.range(100).selectExpr(
         f"CASE id % 2 WHEN 0 THEN '{topics[0]}' END AS topic",

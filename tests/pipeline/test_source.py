@@ -311,7 +311,7 @@ def test_a_topic_that_was_created_again_is_noticed(
 
 
 @pytest.mark.full("what unit tests show without Spark, once more through it")
-def test_a_running_stream_goes_on_when_one_of_its_topics_is_deleted_and_created_again(
+def test_a_running_stream_continues_when_one_of_its_topics_is_deleted_and_created_again(
     stream: Stream, cluster: BlockingCluster, producer: Producer, topic: str, tmp_path: Path
 ) -> None:
     kept = cluster.new_topic(queues=1)

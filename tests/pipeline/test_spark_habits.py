@@ -154,7 +154,7 @@ def test_continuous_processing_is_refused_by_name(
         with_workers(start)
 
 
-def test_a_stream_that_is_stopped_half_way_writes_each_row_once_when_it_goes_on(
+def test_a_stream_that_is_stopped_half_way_writes_each_row_once_when_it_continues(
     spark: SparkSession, cluster: BlockingCluster, topic: str, tmp_path: Path
 ) -> None:
     target = cluster.new_topic()

@@ -40,7 +40,7 @@ def ready(message: Message, number: int = 0) -> Ready:
 
 
 @given(messages)
-def test_properties_come_back_as_they_were_set(message: Message) -> None:
+def test_properties_survive_a_round_trip_as_they_were_set(message: Message) -> None:
     found = parse_properties(ready(message).properties)
     assert found.pop("UNIQ_KEY") == "0" * 32
     # A program may say itself whether the broker waits for its disk.

@@ -151,7 +151,7 @@ def test_any_damage_to_a_checksummed_record_is_found(
 
 
 @given(properties=property_maps)
-def test_properties_come_back(properties: dict[str, str]) -> None:
+def test_properties_survive_a_round_trip(properties: dict[str, str]) -> None:
     text = properties_text(properties)
     assert parse_properties(text) == properties
     assert parse_properties(text + "\x02") == properties
@@ -200,12 +200,12 @@ def test_hashes_follow_the_definition(texts: list[str]) -> None:
 
 
 @given(items=st.lists(st.builds(BatchItem, int32s, st.binary(), st.binary()), max_size=8))
-def test_a_batch_comes_back(items: list[BatchItem]) -> None:
+def test_a_batch_survives_a_round_trip(items: list[BatchItem]) -> None:
     assert decode_batch(encode_batch(items)) == items
 
 
 @given(ip=st.ip_addresses(), port=st.integers(0, 65535), physical_offset=int64s)
-def test_an_offset_id_comes_back(
+def test_an_offset_id_survives_a_round_trip(
     ip: IPv4Address | IPv6Address, port: int, physical_offset: int
 ) -> None:
     host = pack_host(str(ip), port)
@@ -230,7 +230,7 @@ def test_the_time_of_an_id_is_known_for_weeks(
 
 
 @given(body=st.binary(max_size=2000), compression=st.sampled_from(Compression))
-def test_a_compressed_body_comes_back(body: bytes, compression: Compression) -> None:
+def test_a_compressed_body_survives_a_round_trip(body: bytes, compression: Compression) -> None:
     assert decompress(compress(body, compression), compression.sys_flag, len(body)) == body
 
 

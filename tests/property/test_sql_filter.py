@@ -290,7 +290,7 @@ def test_a_compiled_filter_agrees_with_the_naive_reading(
 
 
 @given(conditions, property_maps, st.sampled_from(["  ", "\n", "/* OR TRUE */", "-- OR TRUE\r"]))
-def test_blanks_and_comments_never_change_a_verdict(
+def test_blanks_and_comments_never_change_a_result(
     condition: Expression, properties: dict[str, str], blank: str
 ) -> None:
     spaced = compile_filter(condition.text.replace(" ", blank))

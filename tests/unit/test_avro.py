@@ -44,7 +44,7 @@ class NewerOrder:
 ORDERS = Topic("orders", Order, codec=AvroCodec(Order, SCHEMA))
 
 
-def test_a_value_comes_back() -> None:
+def test_a_value_survives_a_round_trip() -> None:
     message = ORDERS(Order(7, MOMENT))
     assert message.properties == {"contentType": "avro/binary"}
     assert ORDERS.decode(delivery_of(message)) == Order(7, MOMENT)

@@ -126,7 +126,7 @@ def test_what_is_no_file_of_accounts_is_refused(content: bytes) -> None:
         read_document(content)
 
 
-def test_no_complaint_quotes_a_secret() -> None:
+def test_no_error_quotes_a_secret() -> None:
     text = "accounts:\n- accessKey: abcdefgh\n  secretKey: hidden-word\n  admin: [\n"
     for broken in (
         text,

@@ -244,7 +244,7 @@ async def test_modes_of_groups_are_those_of_the_old_master(place: SecretPlace) -
     await eventually(lambda: two.broker.tables.request_modes.find(TOPIC, GROUP) == setting)
 
 
-async def test_locks_of_queues_begin_again(place: SecretPlace) -> None:
+async def test_locks_of_queues_start_again(place: SecretPlace) -> None:
     one, two = await followed(place)
     queue = QueueKey(GROUP, TOPIC, 0)
     assert one.broker.clients.locks.lock("client-a", [queue]) == [queue]
@@ -307,7 +307,7 @@ async def test_a_new_master_asks_the_name_servers_which_topics_are_ordered(
         await eventually(is_ordered)
 
 
-async def test_what_is_counted_begins_at_each_broker(place: SecretPlace) -> None:
+async def test_what_is_counted_starts_at_each_broker(place: SecretPlace) -> None:
     one, two = await followed(place)
     one.broker.statistics.count_put(TOPIC, 3, 300)
     await switch(place, one, two)
@@ -326,7 +326,7 @@ async def test_a_reset_moves_the_offset_and_is_not_reported_again(place: SecretP
     assert two.broker.tables.offsets.take_reset(GROUP, TOPIC, 0) is None
 
 
-async def test_offsets_of_a_deleted_group_may_come_back(place: SecretPlace) -> None:
+async def test_offsets_of_a_deleted_group_may_return(place: SecretPlace) -> None:
     one, two = await followed(place, ack_policy=AckPolicy.ASYNC)
     one.broker.store.append(draft(b"1", topic=TOPIC))
     one.broker.tables.offsets.commit(GROUP, TOPIC, 0, 1)

@@ -63,7 +63,7 @@ async def test_a_fault_of_ours_at_the_start_is_raised(tmp_path: Path) -> None:
             pass
 
 
-async def test_a_planned_switch_loses_nothing_and_both_go_on(place: SecretPlace) -> None:
+async def test_a_planned_switch_loses_nothing_and_both_continue(place: SecretPlace) -> None:
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1, ack_policy=AckPolicy.ONE)
     two = await place.start("two", BrokerRole.SLAVE, 2, ack_policy=AckPolicy.ONE)
     await eventually(lambda: one.broker.replication.replicas.slaves)
@@ -206,7 +206,7 @@ async def test_of_two_masters_of_one_epoch_the_second_takes_no_messages(place: S
     assert observed(two).unready_reasons()
 
 
-async def test_a_promoted_slave_promises_what_its_master_did(place: SecretPlace) -> None:
+async def test_a_promoted_slave_guarantees_what_its_master_did(place: SecretPlace) -> None:
     one = await place.start("one", BrokerRole.SYNC_MASTER, 1, ack_policy=None)
     two = await place.start("two", BrokerRole.SLAVE, 2, ack_policy=None)
     await eventually(lambda: has_all(two, one))

@@ -27,7 +27,7 @@ def test_what_is_printed(
     check_snapshot(monkeypatch, name, "broker", *words)
 
 
-def test_a_broker_tells_its_status(at: Shop) -> None:
+def test_a_broker_reports_its_status(at: Shop) -> None:
     finished = roquet("broker", "status", "broker-b", "--json")
     printed = json.loads(finished.stdout)
     assert printed["broker"] == "broker-b"

@@ -202,7 +202,7 @@ def test_sql_that_makes_no_sense(at: Shop) -> None:
     assert "refused" in finished.stderr
 
 
-def test_following_begins_with_what_is_there_and_ends_after_as_many_as_wanted(at: Shop) -> None:
+def test_following_starts_with_what_is_there_and_ends_after_as_many_as_wanted(at: Shop) -> None:
     bodies = tailed("orders", "-f", "--all", "--count", "5")
     assert sorted(bodies) == [f"order {each}" for each in range(5)]
 
@@ -234,7 +234,7 @@ def test_a_follower_of_a_topic_sees_new_messages_until_it_is_stopped(
 
 
 @pytest.mark.roquet_cluster(settings={"traceTopicEnable": "true"})
-def test_a_trace_tells_what_became_of_a_message(
+def test_a_trace_shows_what_became_of_a_message(
     roquet_cluster: BlockingCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NAMESRV_ADDR", roquet_cluster.name_server)

@@ -58,7 +58,7 @@ def test_arguments_that_cannot_be_used_are_refused(arguments: tuple[str, ...]) -
         ("--listen", "192.0.2.1:1"),
     ],
 )
-def test_what_cannot_be_opened_is_told(arguments: tuple[str, ...]) -> None:
+def test_what_cannot_be_opened_is_reported(arguments: tuple[str, ...]) -> None:
     finished = roquet("proxy", "-n", NOWHERE, "--listen", "0", *arguments)
     assert finished.exit_code == FAILED
     assert "roquet proxy: " in finished.stderr

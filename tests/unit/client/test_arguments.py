@@ -107,7 +107,7 @@ async def test_an_error_names_the_argument(
         (message(body="hello"), "`body` has to be bytes, not the text 'hello': use .encode()"),
     ],
 )
-async def test_a_text_tells_what_it_has_to_be_and_what_it_is(
+async def test_a_text_shows_what_it_has_to_be_and_what_it_is(
     producer: AsyncProducer, wrong: Any, printed: str
 ) -> None:
     with pytest.raises(BadArgument, match=re.escape(printed)):

@@ -206,7 +206,7 @@ async def test_a_peer_that_does_not_speak_http2_is_closed() -> None:
         await writer.wait_closed()
 
 
-async def test_a_browser_is_told_what_the_port_is_for() -> None:
+async def test_a_browser_learns_what_the_port_is_for() -> None:
     async with served() as (port, _), grpc_client(port) as client:
         stream = _get(client)
         found = await client.finished(stream)

@@ -52,7 +52,7 @@ async def test_encrypted_and_plain_clients_come_to_one_port(port: int) -> None:
     await writer.wait_closed()
 
 
-async def test_a_load_balancer_tells_who_its_client_is(bed: BrokerBed, port: int) -> None:
+async def test_a_load_balancer_shows_who_its_client_is(bed: BrokerBed, port: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"PROXY TCP4 192.0.2.7 10.0.0.1 50000 8081\r\n")
     client = GrpcTestClient(reader, writer, "far@1@0@a")
@@ -74,7 +74,7 @@ async def test_a_broken_header_of_a_load_balancer_ends_the_connection(port: int)
     await writer.wait_closed()
 
 
-async def test_calls_while_the_broker_restarts_are_told_so(bed: BrokerBed) -> None:
+async def test_calls_while_the_broker_restarts_get_that_reason(bed: BrokerBed) -> None:
     place = Address("127.0.0.1", 0)
     serving = load_endpoint()(place, bed.broker, lambda: None, SystemClock())
     async with serving as port, grpc_client(port) as client:

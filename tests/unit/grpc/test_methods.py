@@ -396,7 +396,7 @@ async def test_the_messages_of_a_lost_push_consumer_come_again_soon(
     assert bed.broker.clients.consumers.find(GROUP) is None
 
 
-async def test_settings_come_back_with_what_the_server_decides(client: GrpcTestClient) -> None:
+async def test_settings_return_with_what_the_server_decides(client: GrpcTestClient) -> None:
     stream = await as_consumer(client)
     answer = pb.TelemetryCommand.FromString(await client.message(stream))
     assert answer.status.code == Code.OK
@@ -407,7 +407,7 @@ async def test_settings_come_back_with_what_the_server_decides(client: GrpcTestC
     assert answer.settings.publishing.max_body_size == 4194304
 
 
-async def test_settings_of_nobody_end_the_stream(client: GrpcTestClient) -> None:
+async def test_settings_of_no_client_end_the_stream(client: GrpcTestClient) -> None:
     stream = client.start("Telemetry")
     client.send(stream, pb.TelemetryCommand(settings=pb.Settings()))
     assert (await client.finished(stream)).status == 3

@@ -85,7 +85,7 @@ async def test_a_route_has_the_queues_of_all_brokers_that_have_endpoints(
     assert {tuple(each.accept_message_types) for each in queues} == {(MessageType.FIFO,)}
 
 
-async def test_a_client_that_names_all_endpoints_is_told_which_is_whose(
+async def test_a_client_that_names_all_endpoints_learns_which_is_whose(
     cluster: LiveCluster,
 ) -> None:
     broker = await started(cluster, "broker-b", B)

@@ -97,11 +97,13 @@ async def test_a_signed_call_is_allowed_where_its_account_has_the_right(
         {"authorization": "Basic abc"},
     ],
 )
-async def test_a_call_of_nobody_is_refused(client: GrpcTestClient, headers: dict[str, str]) -> None:
+async def test_a_call_without_a_client_id_is_refused(
+    client: GrpcTestClient, headers: dict[str, str]
+) -> None:
     assert await client.refused("QueryRoute", route("orders"), **headers) == Code.UNAUTHORIZED
 
 
-async def test_settings_of_nobody_are_refused(client: GrpcTestClient) -> None:
+async def test_settings_of_no_client_are_refused(client: GrpcTestClient) -> None:
     stream = client.start("Telemetry")
     publishing = pb.Publishing(topics=[pb.Resource(name="orders")])
     client.send(stream, pb.TelemetryCommand(settings=pb.Settings(publishing=publishing)))

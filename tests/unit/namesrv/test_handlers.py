@@ -168,7 +168,7 @@ async def test_a_registration_that_cannot_be_read_is_refused(peer: RawPeer) -> N
     assert reply.body == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 
 
-async def test_a_refused_registration_tells_why(peer: RawPeer) -> None:
+async def test_a_refused_registration_shows_why(peer: RawPeer) -> None:
     single = two_topics()
     single.topics.topic_config_table.popitem()
     reply = await peer.ask(registration(body=write_body(single)))

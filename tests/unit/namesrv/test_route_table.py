@@ -165,7 +165,7 @@ def test_topics_of_an_unchanged_version_are_not_looked_at(table: Table) -> None:
     assert table.permission("t") == 6
 
 
-def test_a_deleted_topic_comes_back_with_a_registration_that_has_it(table: Table) -> None:
+def test_a_deleted_topic_returns_with_a_registration_that_has_it(table: Table) -> None:
     table.register(MASTER, topics_of("t", "u"))
     table.routes.delete_topic("t", None)
     table.register(MASTER, topics_of("t", "u"))

@@ -68,7 +68,7 @@ async def test_a_server_stops_reading_while_the_peer_does_not_read() -> None:
     assert not held.connection.is_stalled
 
 
-async def test_a_client_goes_on_reading_while_it_cannot_write() -> None:
+async def test_a_client_continues_reading_while_it_cannot_write() -> None:
     held = Held(dialed="a:1")
     await held.stall()
     assert not held.transport.is_reading_paused
@@ -145,7 +145,7 @@ async def test_a_peer_that_has_read_gets_all_the_time_again() -> None:
     assert held.is_due_after(1)
 
 
-async def test_the_time_for_a_begun_frame_goes_on_when_the_peer_has_read() -> None:
+async def test_the_time_for_a_begun_frame_continues_when_the_peer_has_read() -> None:
     held = Held()
     held.connection.data_received(encode_command(echo_request(body_size=2_000)) + b"\0\0")
     assert held.connection.is_stalled

@@ -109,7 +109,9 @@ class HeldConnection:
 def test_the_peer_that_holds_the_most_is_cut_off_first_and_only_as_many_as_needed() -> None:
     full = budget(held_size_max=100)
     reported: list[str] = []
-    small, large, middle = (HeldConnection(full, name, reported) for name in ("small", "large", "middle"))
+    small, large, middle = (
+        HeldConnection(full, name, reported) for name in ("small", "large", "middle")
+    )
     small.hold(10)
     large.hold(60)
     middle.hold(30)
@@ -122,7 +124,10 @@ def test_the_peer_that_holds_the_most_is_cut_off_first_and_only_as_many_as_neede
 def test_what_was_read_meanwhile_does_not_count() -> None:
     full = budget(held_size_max=100)
     reported: list[str] = []
-    reader, other = HeldConnection(full, "reader", reported), HeldConnection(full, "other", reported)
+    reader, other = (
+        HeldConnection(full, "reader", reported),
+        HeldConnection(full, "other", reported),
+    )
     reader.hold(90)
     reader.true_size = 0  # Nobody tells.
     other.hold(50)

@@ -63,7 +63,7 @@ async def test_all_that_connect_are_accepted(host: str) -> None:
     await doors.close(listener)
 
 
-async def test_without_descriptors_it_pauses_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_descriptors_it_pauses_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "_PAUSE_S", 0.01)
     doors = Doors()
     listener, port = await doors.listen()

@@ -153,7 +153,7 @@ async def test_a_cancelled_call_does_not_spoil_the_dial_for_others() -> None:
         assert impatient.cancelled()
 
 
-async def test_an_unanswered_call_times_out_and_the_connection_goes_on() -> None:
+async def test_an_unanswered_call_times_out_and_the_connection_continues() -> None:
     async with running_echo_address() as (server, address), calling() as peers:
         await peers.connect(address)
         with raises(CallTimedOut, code=DEFER, timeout_s=0.01) as failure:
@@ -266,7 +266,7 @@ async def test_callers_wait_while_the_peer_reads_too_slowly() -> None:
             await waiting
 
 
-async def test_callers_go_on_when_the_peer_has_read() -> None:
+async def test_callers_continue_when_the_peer_has_read() -> None:
     limits = ConnectionLimits(unread_size_high=1024)
     async with running_echo_address() as (server, address), calling(limits) as peers:
         bodies = [bytes([number]) * (4 * 1024 * 1024) for number in range(4)]

@@ -91,7 +91,7 @@ async def test_a_oneway_request_gets_no_reply_whatever_happens(code: int) -> Non
         assert (await peer.ask(echo_request(opaque=2))).opaque == 2
 
 
-async def test_a_parked_request_is_overtaken_and_answered_later() -> None:
+async def test_a_deferred_request_is_overtaken_and_answered_later() -> None:
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
         peer.send(Command(DEFER, 1))
         assert (await peer.ask(echo_request(opaque=2))).opaque == 2
@@ -103,7 +103,7 @@ async def test_a_parked_request_is_overtaken_and_answered_later() -> None:
         assert server.connections[0].deferred_count == 0
 
 
-async def test_a_parked_request_whose_answer_is_owed_leaves_its_place_and_says_nothing() -> None:
+async def test_a_deferred_request_whose_answer_is_due_leaves_its_place_and_says_nothing() -> None:
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
         peer.send(Command(DEFER, 1))
         await eventually(lambda: server.deferred)
@@ -118,7 +118,7 @@ async def test_a_parked_request_whose_answer_is_owed_leaves_its_place_and_says_n
         assert connection.deferred_count == 0
 
 
-async def test_a_parked_request_is_answered_once() -> None:
+async def test_a_deferred_request_is_answered_once() -> None:
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
         peer.send(Command(DEFER, 1))
         await eventually(lambda: server.deferred)
@@ -129,7 +129,7 @@ async def test_a_parked_request_is_answered_once() -> None:
         assert (await peer.ask(echo_request(opaque=2))).opaque == 2
 
 
-async def test_a_parked_oneway_request_is_never_answered() -> None:
+async def test_a_deferred_oneway_request_is_never_answered() -> None:
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
         peer.send(Command(DEFER, 1, CommandFlag.ONEWAY))
         await eventually(lambda: server.deferred)
@@ -149,7 +149,7 @@ def broken() -> Reply:
     raise KeyError("our own mistake")
 
 
-async def test_work_for_a_parked_request_may_refuse_or_fail_like_a_handler(
+async def test_work_for_a_deferred_request_may_refuse_or_fail_like_a_handler(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
@@ -176,7 +176,7 @@ async def test_work_that_finds_no_descriptor_left_may_be_asked_for_again(
     assert [each.exc_info for each in caplog.records if "ulimit -n" in each.message] == [None]
 
 
-async def test_work_that_finds_nothing_leaves_the_request_parked() -> None:
+async def test_work_that_finds_nothing_leaves_the_request_deferred() -> None:
     async with running_echo_server() as server, await RawPeer.connect(server.port) as peer:
         peer.send(Command(DEFER, 1))
         await eventually(lambda: server.deferred)
@@ -197,7 +197,7 @@ async def test_nothing_is_worked_on_for_a_connection_that_closes() -> None:
         assert worked == []
 
 
-async def test_parked_requests_die_with_their_connection() -> None:
+async def test_deferred_requests_die_with_their_connection() -> None:
     async with running_echo_server() as server:
         async with await RawPeer.connect(server.port) as peer:
             peer.send(Command(DEFER, 1), Command(DEFER, 2))

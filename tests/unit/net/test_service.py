@@ -52,7 +52,7 @@ async def test_failed_work_is_logged_and_restarted(caplog: pytest.LogCaptureFixt
     assert [record.getMessage() for record in caplog.records] == ["test: work failed"] * 2
 
 
-async def test_failed_work_that_nothing_can_go_on_without_ends_the_block(
+async def test_failed_work_that_nothing_can_continue_without_ends_the_block(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     other = Work()

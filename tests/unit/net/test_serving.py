@@ -339,7 +339,7 @@ async def test_a_lack_of_descriptors_is_logged_once_a_minute(
             assert echoed_text(await late.ask(echo_request("late"))) == "late"
 
 
-async def test_parked_requests_over_the_limit_are_refused() -> None:
+async def test_deferred_requests_over_the_limit_are_refused() -> None:
     limits = ConnectionLimits(deferred_count_max=2)
     async with running_echo_server(limits) as server, await RawPeer.connect(server.port) as peer:
         peer.send(Command(DEFER, 1), Command(DEFER, 2), Command(DEFER, 3))

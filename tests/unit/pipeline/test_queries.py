@@ -89,7 +89,7 @@ def test_an_error_of_java_is_reported_without_the_call_that_met_it() -> None:
     assert str(failure_of(text)) == "java.io.IOException: no space left"
 
 
-def test_executors_without_the_formats_are_told_of_the_archive() -> None:
+def test_executors_without_the_formats_are_pointed_to_the_archive() -> None:
     text = "Traceback\n  import pyarrow\nModuleNotFoundError: No module named 'pyarrow'\n"
     assert "'roquet spark package FILE'" in str(failure_of(text))
     assert "'pyarrow'" in str(failure_of(text))

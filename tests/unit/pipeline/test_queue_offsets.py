@@ -23,7 +23,7 @@ QUEUES = {QueueRef("b", "broker-a", 10): 7, QueueRef("a", "odd@name", 2): 9}
 QUEUE, OTHER = QueueRef("orders", "broker-a", 0), QueueRef("orders", "broker-a", 1)
 
 
-def test_a_flat_table_comes_back_as_it_was() -> None:
+def test_a_flat_table_survives_a_round_trip() -> None:
     assert read_flat_table(flat_table(QUEUES)) == QUEUES
 
 
@@ -92,7 +92,7 @@ def test_lists_of_another_form_say_which_one_is_expected(table: dict[str, object
         read_queue_lists(table)
 
 
-def test_an_offset_comes_back_as_it_was() -> None:
+def test_an_offset_survives_a_round_trip() -> None:
     offset = StreamOffset({QUEUE: 9, OTHER: 3}, {OTHER: 0}, {QUEUE: 1}, {QUEUE: 1_700_000_000_000})
     assert StreamOffset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
 

@@ -175,7 +175,7 @@ def test_pythons_talk_over_tcp_where_a_path_is_too_long_for_a_socket(tmp_path: P
 
 
 @pytest.mark.parametrize(("given", "threads"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
-def test_the_python_of_spark_has_one_thread_for_algebra_unless_told_otherwise(
+def test_the_python_of_spark_has_one_thread_for_algebra_unless_configured(
     tmp_path: Path, given: dict[str, str], threads: str
 ) -> None:
     program = "import os; print(os.environ['OPENBLAS_NUM_THREADS'])"

@@ -168,7 +168,7 @@ def test_undefined_codes_keep_their_body_as_bytes(code: int) -> None:
     assert decode_reply(code, command) == (NoFields(), b"{}")
 
 
-def test_a_body_that_is_not_what_the_code_promises_is_refused() -> None:
+def test_a_body_that_is_not_what_the_code_declares_is_refused() -> None:
     with pytest.raises(BadBody):
         decode_request(Command(RequestCode.HEART_BEAT, body=b"[1"))
 

@@ -23,7 +23,7 @@ TEXT = b"a text that repeats itself. " * 1000
 
 @pytest.mark.parametrize("compression", ALL)
 @pytest.mark.parametrize("body", [b"", b"a", TEXT])
-def test_a_body_comes_back(compression: Compression, body: bytes) -> None:
+def test_a_body_survives_a_round_trip(compression: Compression, body: bytes) -> None:
     packed = compress(body, compression)
     assert decompress(packed, compression.sys_flag) == body
     if body is TEXT:
@@ -106,7 +106,7 @@ def test_a_frame_that_wants_too_large_a_window_is_refused() -> None:
         decompress(packed, Compression.ZSTD.sys_flag)
 
 
-def test_a_frame_that_promises_more_than_it_holds_is_refused() -> None:
+def test_a_frame_that_declares_more_than_it_holds_is_refused() -> None:
     packed = bytearray(zstd.compress(b"x" * 300))
     assert zstd.get_frame_info(packed).decompressed_size == 300
     packed[5:7] = (60000).to_bytes(2, "little")

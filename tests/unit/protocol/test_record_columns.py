@@ -173,7 +173,7 @@ def test_absent_tags_and_keys_are_null() -> None:
     assert column(data, "keys") == ["k", None, None]
 
 
-def test_names_that_only_begin_alike_are_not_taken_for_each_other() -> None:
+def test_names_that_only_start_alike_are_not_taken_for_each_other() -> None:
     data = record(b"TAGSX\x01no\x02TAG\x01no\x02UNIQ_KEY2\x01no")
     assert column(data, "tags") == [None]
     assert column(data, "msgId") == ["7F00000100002A9F0000000000001000"]

@@ -42,7 +42,7 @@ def test_without_a_checkpoint_nothing_is_known(tmp_path: Path, content: bytes | 
     ("log", "queue", "timestamp"),
     [(10_000, 20_000, 7_000), (20_000, 10_000, 7_000), (10_000, 0, 0), (2_000, 2_000, 0)],
 )
-def test_recovery_begins_where_log_and_queues_are_both_complete(
+def test_recovery_starts_where_log_and_queues_are_both_complete(
     log: int, queue: int, timestamp: int
 ) -> None:
     assert Checkpoint(log, queue, 5).recovery_timestamp == timestamp

@@ -167,7 +167,7 @@ def test_the_next_good_record_is_found_in_a_later_file(log: CommitLog) -> None:
     assert found.physical_offset == second
 
 
-def test_a_reopened_log_goes_on_where_it_was_cut(tmp_path: Path) -> None:
+def test_a_reopened_log_continues_where_it_was_cut(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     offsets = [log.append(draft(b"x" * 700), number, number) for number in range(20)]
     log.close()
@@ -179,7 +179,7 @@ def test_a_reopened_log_goes_on_where_it_was_cut(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_log_that_ends_with_its_file_goes_on_in_a_new_one(tmp_path: Path) -> None:
+def test_a_log_that_ends_with_its_file_continues_in_a_new_one(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fill_file(log, left=8)
     log.append(draft(), 0, 1)

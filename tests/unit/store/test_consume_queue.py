@@ -145,7 +145,7 @@ def test_a_file_size_is_rounded_up_to_whole_entries(tmp_path: Path) -> None:
     assert (tmp_path / f"{0:020d}").stat().st_size == 200
 
 
-def test_a_queue_may_begin_in_the_middle(tmp_path: Path, queue: ConsumeQueue) -> None:
+def test_a_queue_may_start_in_the_middle(tmp_path: Path, queue: ConsumeQueue) -> None:
     queue.append_blanks(13)
     append(queue, 5000, 5100)
     assert (queue.min_offset, queue.max_offset) == (13, 15)
@@ -155,7 +155,7 @@ def test_a_queue_may_begin_in_the_middle(tmp_path: Path, queue: ConsumeQueue) ->
     assert list(unpack_entries(content[:100])) == [BLANK] * 3 + entries_of(5000, 5100)
 
 
-def test_a_queue_may_begin_with_a_file(tmp_path: Path, queue: ConsumeQueue) -> None:
+def test_a_queue_may_start_with_a_file(tmp_path: Path, queue: ConsumeQueue) -> None:
     queue.append_blanks(10)
     append(queue, 5000)
     assert all_entries(queue) == entries_of(5000)
@@ -169,7 +169,7 @@ def test_lost_messages_are_blank_entries(queue: ConsumeQueue) -> None:
     assert all_entries(queue) == [*entries_of(100), *[BLANK] * 11, *entries_of(5000)]
 
 
-def test_a_loaded_queue_goes_on_where_it_ended(queue: ConsumeQueue, reopened: Reopen) -> None:
+def test_a_loaded_queue_continues_where_it_ended(queue: ConsumeQueue, reopened: Reopen) -> None:
     append(queue, *range(100, 2600, 100))
     queue, suspect_from = reopened(queue)
     assert suspect_from is None
@@ -178,7 +178,7 @@ def test_a_loaded_queue_goes_on_where_it_ended(queue: ConsumeQueue, reopened: Re
     assert all_entries(queue) == entries_of(*range(100, 2600, 100), 9000)
 
 
-def test_a_loaded_queue_that_ends_with_its_file_goes_on_in_the_next(
+def test_a_loaded_queue_that_ends_with_its_file_continues_in_the_next(
     queue: ConsumeQueue, reopened: Reopen
 ) -> None:
     append(queue, *range(100, 1100, 100))
@@ -188,7 +188,7 @@ def test_a_loaded_queue_that_ends_with_its_file_goes_on_in_the_next(
     assert queue.entry(10) == (9000, 100, 9007)
 
 
-def test_a_queue_that_began_in_the_middle_is_loaded_with_its_blanks(
+def test_a_queue_that_started_in_the_middle_is_loaded_with_its_blanks(
     queue: ConsumeQueue, reopened: Reopen
 ) -> None:
     queue.append_blanks(13)
@@ -200,7 +200,7 @@ def test_a_queue_that_began_in_the_middle_is_loaded_with_its_blanks(
     assert queue.min_offset == 13
 
 
-def test_a_long_queue_that_began_in_the_middle_begins_there_again(
+def test_a_long_queue_that_started_in_the_middle_starts_there_again(
     queue: ConsumeQueue, reopened: Reopen
 ) -> None:
     queue.append_blanks(14)
@@ -390,7 +390,7 @@ def test_entries_of_forgotten_records_are_no_longer_there(
         file.close()
 
 
-def test_the_next_file_is_where_a_reader_goes_on_behind_a_hole(queue: ConsumeQueue) -> None:
+def test_the_next_file_is_where_a_reader_continues_after_a_hole(queue: ConsumeQueue) -> None:
     append(queue, *range(100, 2600, 100))
     assert queue.next_file_offset(3) == 10
     assert queue.next_file_offset(10) == 20
@@ -487,7 +487,7 @@ def test_unused_files_are_released_once_they_are_synced(queue: ConsumeQueue) -> 
 
 
 @pytest.mark.parametrize("count", [19, 20, 21])
-def test_a_queue_goes_on_in_a_file_that_was_let_go_of(queue: ConsumeQueue, count: int) -> None:
+def test_a_queue_continues_in_a_file_that_was_let_go_of(queue: ConsumeQueue, count: int) -> None:
     append(queue, *range(0, count * 100, 100))
     queue.sync()
     while not close_idle(queue):

@@ -101,7 +101,7 @@ def test_prepared_and_rolled_back_records_are_in_no_queue(
     assert (queues.find(b"TopicA", 0) is not None) == is_queued
 
 
-def test_a_queue_whose_first_messages_are_forgotten_begins_later(queues: ConsumeQueues) -> None:
+def test_a_queue_whose_first_messages_are_forgotten_starts_later(queues: ConsumeQueues) -> None:
     dispatcher(queues, log_start=4_096, dispatched_from=4_096).dispatch(record(4_096, 13))
     queue = queues.find(b"TopicA", 0)
     assert queue is not None
@@ -136,7 +136,7 @@ def test_an_offset_that_is_taken_or_impossible_is_a_lie(
     assert make.misfits == [300]
 
 
-def test_a_queue_that_begins_again_at_zero_was_made_again(queues: ConsumeQueues) -> None:
+def test_a_queue_that_starts_again_at_zero_was_made_again(queues: ConsumeQueues) -> None:
     make = dispatcher(queues)
     for number in range(15):
         make.dispatch(record(number * 100, number))

@@ -150,7 +150,7 @@ def test_every_flipped_byte_of_a_record_with_checksum_is_noticed(file: MappedFil
     assert read_log_record(file.mapping, 0, BASE).size == end
 
 
-def test_where_records_begin_is_found_a_few_at_a_time(file: MappedFile) -> None:
+def test_where_records_start_is_found_a_few_at_a_time(file: MappedFile) -> None:
     size = draft(b"1").size
     write(file, 0, *[draft(b"1")] * 5)
     found = list(scan_file_places(file, 0, 5 * size, count_max=2))

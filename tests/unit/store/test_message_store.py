@@ -133,7 +133,7 @@ def test_a_delayed_message_is_entered_with_its_time_of_delivery(
 # A full disk
 
 
-def test_on_a_full_disk_reading_goes_on_and_writing_resumes_by_itself(
+def test_on_a_full_disk_reading_continues_and_writing_resumes_by_itself(
     tmp_path: Path, clock: FakeClock
 ) -> None:
     disk = FaultyDisk(tmp_path)
@@ -295,7 +295,7 @@ def test_the_queues_of_each_topic_are_listed(store: MessageStore) -> None:
 # Deleting
 
 
-def test_a_deleted_topic_begins_again_at_zero(tmp_path: Path) -> None:
+def test_a_deleted_topic_starts_again_at_zero(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         for number in range(15):
             store.append(draft(b"%d" % number))
@@ -310,7 +310,7 @@ def test_a_deleted_topic_begins_again_at_zero(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [MessageStore.close, crash], ids=["clean", "crash"])
-def test_a_deleted_topic_does_not_come_back(
+def test_a_deleted_topic_does_not_return(
     tmp_path: Path, end: Callable[[MessageStore], None]
 ) -> None:
     store = open_store(tmp_path)

@@ -113,7 +113,7 @@ def test_half_a_record_is_gone_after_a_restart_and_comes_again(
         assert bodies(slave) == bodies(master)
 
 
-def test_a_copy_begins_where_the_other_log_does(
+def test_a_copy_starts_where_the_other_log_does(
     tmp_path: Path, master: MessageStore, slave: MessageStore
 ) -> None:
     fill(master, 30)
@@ -155,7 +155,7 @@ def test_files_of_another_size_are_refused_with_a_remedy(
         send(master, slave, piece_size=piece_size)
 
 
-def test_a_record_that_begins_in_the_last_bytes_of_a_file_is_refused_with_a_remedy(
+def test_a_record_that_starts_in_the_last_bytes_of_a_file_is_refused_with_a_remedy(
     tmp_path: Path, master: MessageStore
 ) -> None:
     file_size = 2048
@@ -169,7 +169,7 @@ def test_a_record_that_begins_in_the_last_bytes_of_a_file_is_refused_with_a_reme
         send(master, slave, piece_size=512)
 
 
-def test_a_copy_that_begins_in_the_middle_of_a_file_is_refused(slave: MessageStore) -> None:
+def test_a_copy_that_starts_in_the_middle_of_a_file_is_refused(slave: MessageStore) -> None:
     with raises(ReplicaMismatch, setting="mappedFileSizeCommitLog"):
         slave.follow().write([(100, memoryview(b"x"))])
 
@@ -225,7 +225,7 @@ def test_keys_of_what_was_copied_are_found(master: MessageStore, slave: MessageS
     assert len(found.records) == 1
 
 
-def test_a_queue_that_began_again_at_the_master_does_so_here(
+def test_a_queue_that_started_again_at_the_master_does_so_here(
     master: MessageStore, slave: MessageStore
 ) -> None:
     fill(master, 4)
@@ -256,7 +256,7 @@ def test_the_stream_of_an_apache_master_makes_its_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut_bytes", [0, 1, 50])
-def test_a_copy_that_leads_goes_on_behind_its_last_whole_record(
+def test_a_copy_that_leads_continues_after_its_last_whole_record(
     tmp_path: Path, master: MessageStore, cut_bytes: int
 ) -> None:
     slave = open_store(tmp_path / "slave")
@@ -275,7 +275,7 @@ def test_a_copy_that_leads_goes_on_behind_its_last_whole_record(
         assert bodies(again)[-1] == b"its own"
 
 
-def test_a_store_that_pauses_takes_nothing_until_it_goes_on(master: MessageStore) -> None:
+def test_a_store_that_pauses_takes_nothing_until_it_continues(master: MessageStore) -> None:
     master.pause()
     with pytest.raises(NotMaster):
         master.append(draft(b"1"))

@@ -14,7 +14,7 @@ def test_it_runs_as_other_clocks_until_it_is_moved() -> None:
     assert before - timedelta(milliseconds=1) <= now <= after
 
 
-def test_it_goes_on_from_where_it_was_put() -> None:
+def test_it_continues_from_where_it_was_put() -> None:
     clock = MovableClock()
     clock.advance(HOUR)
     clock.advance(2 * HOUR)

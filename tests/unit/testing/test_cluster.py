@@ -131,7 +131,7 @@ async def test_delays_survive_a_restart_on_a_moved_clock(
     await eventually(lambda: stored(cluster, topic) == [b"late"])
 
 
-async def test_a_stopped_name_server_comes_back_with_its_routes(cluster: Cluster) -> None:
+async def test_a_stopped_name_server_returns_with_its_routes(cluster: Cluster) -> None:
     topic = await cluster.new_topic()
     before = cluster.name_server
     await cluster.stop_name_server()

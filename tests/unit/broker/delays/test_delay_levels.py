@@ -134,7 +134,7 @@ def test_what_cannot_be_taken_now_comes_again(
     assert receiver.bodies == [b"1", b"2"]
 
 
-def test_a_start_goes_on_where_the_file_says(
+def test_a_start_continues_where_the_file_says(
     store: MessageStore, clock: FakeClock, receiver: Receiver
 ) -> None:
     for number in range(4):

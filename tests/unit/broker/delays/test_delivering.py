@@ -200,7 +200,7 @@ async def test_the_service_delivers_in_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_the_service_goes_on_after_a_full_disk(
+async def test_the_service_continues_after_a_full_disk(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = FaultyDisk(tmp_path)

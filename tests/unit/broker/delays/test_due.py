@@ -115,7 +115,7 @@ def test_all_steps_count_since_a_message_was_accepted(
     assert [steps.since(era) for era in eras] == [0, 7_000, -3_000, 0]
 
 
-def test_a_run_that_begins_with_an_empty_store_is_a_run(
+def test_a_run_that_starts_with_an_empty_store_is_a_run(
     store: MessageStore, clock: FakeClock
 ) -> None:
     steps = ClockSteps(store, clock)

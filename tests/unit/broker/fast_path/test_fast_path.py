@@ -88,7 +88,7 @@ async def test_a_strange_frame_in_the_middle_costs_the_others_nothing(bed: Broke
     assert ways(bed) == (4, 0, 0, 0)
 
 
-async def test_a_wake_up_may_begin_and_end_inside_a_frame(bed: BrokerBed) -> None:
+async def test_a_wake_up_may_start_and_end_inside_a_frame(bed: BrokerBed) -> None:
     client = bed.connect()
     stream = sends(1, 2, 3, 4)
     for start in range(0, len(stream), 100):

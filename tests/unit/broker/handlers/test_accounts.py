@@ -170,7 +170,7 @@ async def test_a_new_account_may_come_in_as_soon_as_it_is_answered(bed: BrokerBe
         ),
     ],
 )
-async def test_what_cannot_be_is_refused_and_tells_no_secret(
+async def test_what_cannot_be_is_refused_and_shows_no_secret(
     bed: BrokerBed, code: Code, header: DeleteAccountHeader, failure: ResponseCode, remark: str
 ) -> None:
     reply = await bed.connect().ask(code, header, signer=ADMIN)

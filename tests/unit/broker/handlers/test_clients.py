@@ -286,7 +286,7 @@ async def test_a_queue_that_is_not_there_is_not_locked(bed: BrokerBed, client: B
     assert len(bed.broker.clients.locks) == 1
 
 
-async def test_a_lock_in_the_words_of_an_earlier_one_is_decided_anew(
+async def test_a_lock_in_the_words_of_an_earlier_one_is_decided_again(
     bed: BrokerBed, client: BedClient
 ) -> None:
     assert await lock(client, "c1", 0, 1) == [0, 1]

@@ -249,7 +249,7 @@ async def test_of_many_half_messages_only_some_are_read(
     assert (found.half_count, found.half_topics) == (40, {"TopicA": 35})
 
 
-async def test_a_slave_does_not_tell_what_waits(tmp_path: Path) -> None:
+async def test_a_slave_does_not_report_what_waits(tmp_path: Path) -> None:
     async with broker_bed(tmp_path, role=BrokerRole.SLAVE, broker_id=1) as bed:
         reply = await bed.connect().ask(RequestCode.GET_WAITING_MESSAGES, NoFields())
     assert reply.code == ResponseCode.SYSTEM_ERROR

@@ -171,7 +171,7 @@ async def test_commits_that_cannot_be_are_refused(
     assert bed.broker.tables.offsets.change_count == 0
 
 
-async def test_a_queue_says_where_it_begins_and_ends(bed: BrokerBed, client: BedClient) -> None:
+async def test_a_queue_says_where_it_starts_and_ends(bed: BrokerBed, client: BedClient) -> None:
     for _ in range(3):
         bed.put()
         bed.clock.advance(1)
@@ -184,7 +184,7 @@ async def test_a_queue_says_where_it_begins_and_ends(bed: BrokerBed, client: Bed
     assert field_texts(reply.fields) == {"timestamp": str(START_MS)}
 
 
-async def test_a_queue_that_is_not_there_begins_and_ends_at_0(client: BedClient) -> None:
+async def test_a_queue_that_is_not_there_starts_and_ends_at_0(client: BedClient) -> None:
     headers: list[tuple[RequestCode, Header]] = [
         (RequestCode.GET_MIN_OFFSET, GetMinOffsetHeader(topic="no", queue_id=7)),
         (RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(topic="no", queue_id=7)),

@@ -384,7 +384,7 @@ async def test_acking_twice_is_no_mistake(bed: BrokerBed, client: BedClient) -> 
         assert (await ack(client, receipt)).code == ResponseCode.SUCCESS
 
 
-async def test_nobody_sends_to_the_journal(client: BedClient) -> None:
+async def test_no_client_sends_to_the_journal(client: BedClient) -> None:
     header = SendMessageHeader(
         producer_group="p",
         topic="rmq_sys_REVIVE_LOG_DefaultCluster",

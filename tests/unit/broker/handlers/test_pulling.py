@@ -67,7 +67,7 @@ def send(bed: BrokerBed, *bodies: bytes, tags: str | None = None) -> None:
 
 
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
-async def test_messages_come_in_their_order_with_the_place_to_go_on(
+async def test_messages_come_in_their_order_with_the_place_to_continue(
     bed: BrokerBed, client: BedClient, code: RequestCode
 ) -> None:
     send(bed, b"1", b"2", b"3")
@@ -261,7 +261,7 @@ async def test_a_waiting_pull_hears_of_a_reset_at_once(bed: BrokerBed, client: B
     assert fields(await waiting).next_begin_offset == 1
 
 
-async def test_a_waiting_pull_goes_on_when_there_is_more_than_one_look_can_see(
+async def test_a_waiting_pull_continues_when_there_is_more_than_one_look_can_see(
     bed: BrokerBed, client: BedClient
 ) -> None:
     waiting = asyncio.create_task(pull(client, header(sys_flag=WAITING, subscription="red")))

@@ -140,7 +140,7 @@ async def test_a_message_is_seen_by_its_physical_offset(bed: BrokerBed, client: 
 
 
 @pytest.mark.parametrize("offset", [-1, 1, 99_999_999_999])
-async def test_where_no_message_begins_none_is_seen(
+async def test_where_no_message_starts_none_is_seen(
     bed: BrokerBed, client: BedClient, offset: int
 ) -> None:
     bed.put()

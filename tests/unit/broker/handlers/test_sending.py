@@ -129,7 +129,7 @@ async def test_the_cluster_is_added_and_the_wish_to_wait_is_not_kept(
     assert properties_of(message) == expected | {"CLUSTER": "DefaultCluster"}
 
 
-async def test_an_unknown_topic_is_made_like_its_template_and_announced(
+async def test_an_unknown_topic_is_made_like_its_template_and_registered(
     bed: BrokerBed, client: BedClient
 ) -> None:
     await send(client, header("Fresh", queue_id=3))

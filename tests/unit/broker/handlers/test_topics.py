@@ -288,7 +288,7 @@ async def test_queues_whose_messages_have_expired_are_cleaned_up(
         ("cleanup.policy=COMPACTION", "that only the last message of each key is kept"),
     ],
 )
-async def test_a_topic_that_promises_other_storage_is_refused(
+async def test_a_topic_of_another_storage_is_refused(
     bed: BrokerBed, client: BedClient, attribute: str, promise: str
 ) -> None:
     reply = await create(client, attributes=f"+{attribute}", version=VERSION_5_5_0)

@@ -95,7 +95,7 @@ async def test_offset_and_place_have_to_belong_together(bed: BrokerBed, client: 
 
 
 @pytest.mark.parametrize("place", [-1, 3, 10**9])
-async def test_where_no_message_begins_no_transaction_ends(
+async def test_where_no_message_starts_no_transaction_ends(
     bed: BrokerBed, client: BedClient, place: int
 ) -> None:
     await begin(bed, client, "a")

@@ -110,7 +110,7 @@ async def test_one_round_releases_all_that_it_covers_in_their_order(line: Line) 
 
 @pytest.mark.parametrize("serializer", [SERIALIZER_JSON, SERIALIZER_BINARY])
 @pytest.mark.parametrize("late", EVERY_REPLY)
-async def test_a_reply_goes_out_as_it_is_when_what_it_tells_of_is_safe(
+async def test_a_reply_goes_out_as_it_is_when_what_it_reports_is_safe(
     line: Line, late: OnTimeout, serializer: int
 ) -> None:
     assert line.reply(100, late, serializer=serializer) is DEFERRED
@@ -440,7 +440,7 @@ async def test_a_send_hears_when_a_slave_takes_too_long(copied: CopiedLine) -> N
     assert await copied.outcome() == (ResponseCode.FLUSH_SLAVE_TIMEOUT, 1)
 
 
-async def test_without_a_slave_a_send_back_is_an_error_and_others_go_on(
+async def test_without_a_slave_a_send_back_is_an_error_and_others_continue(
     copied: CopiedLine,
 ) -> None:
     copied.reply(100, OnTimeout.REFUSE)
@@ -527,7 +527,7 @@ async def test_a_broker_that_may_not_be_master_any_more_acknowledges_nothing(
         (OnTimeout.IGNORE, ResponseCode.SUCCESS),
     ],
 )
-async def test_an_outcome_is_told_when_the_time_is_over(
+async def test_an_outcome_is_reported_when_the_time_is_over(
     line: Line, late: OnTimeout, code: ResponseCode
 ) -> None:
     outcomes: list[ResponseCode] = []

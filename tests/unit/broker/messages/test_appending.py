@@ -68,7 +68,7 @@ async def test_late_sends_are_refused_as_apache_does(tmp_path: Path, queue_count
         assert sent.code == ResponseCode.SUCCESS
 
 
-async def test_what_comes_back_late_is_refused_too(tmp_path: Path) -> None:
+async def test_what_returns_late_is_refused_too(tmp_path: Path) -> None:
     async with broker_bed(tmp_path, send_wait_ms_max=WAIT_MS) as bed:
         client = bed.connect()
         bed.clock.advance(1)

@@ -58,7 +58,7 @@ async def test_a_message_that_came_before_the_registration_is_not_missed(
     assert sleeper_count(long_polls) == 0
 
 
-async def test_arrivals_of_one_turn_wake_a_pull_once_with_all_of_them(
+async def test_messages_of_one_turn_wake_a_pull_once_with_all_of_them(
     long_polls: LongPolls,
 ) -> None:
     puller = Puller()
@@ -111,7 +111,7 @@ async def test_what_is_not_on_disk_yet_wakes_no_pull_until_it_is(long_polls: Lon
     await eventually(lambda: puller.answers)
 
 
-async def test_a_queue_is_announced_once_when_all_of_it_is_on_disk(long_polls: LongPolls) -> None:
+async def test_a_queue_is_signalled_once_when_all_of_it_is_on_disk(long_polls: LongPolls) -> None:
     puller = Puller()
     long_polls.wait(puller, 15)
     long_polls.announce_when_safe("orders", 3, 100)

@@ -164,7 +164,7 @@ async def test_a_full_disk_and_no_name_server_are_in_the_way(tmp_path: Path) -> 
     assert (found.value("roquet_ready"), found.value("roquet_store_writable")) == (0, 0)
 
 
-def test_a_broker_that_begins_again_says_so_and_measures_nothing() -> None:
+def test_a_broker_that_starts_again_says_so_and_measures_nothing() -> None:
     monitored = MonitoredBroker("broker-a", lambda: None)
     exposition = Exposition()
     assert not [*monitored.measure(exposition)]

@@ -69,7 +69,7 @@ async def test_pops_are_answered_as_recorded(tmp_path: Path) -> None:
     }
 
 
-async def test_a_push_consumer_is_told_to_pop_as_recorded(tmp_path: Path) -> None:
+async def test_a_push_consumer_has_to_pop_as_recorded(tmp_path: Path) -> None:
     async with broker_bed(tmp_path) as bed:
         client = set_up(bed)
         bed.broker.tables.groups.update(GroupConfig(group_name="PopPopGroup"))

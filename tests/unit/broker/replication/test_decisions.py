@@ -26,7 +26,7 @@ from tests.support.raising import raises
     [(0, 4096), (4096, 4096), (5000, 5000), (9000, 9000)],
     ids=["has nothing", "has all that expired", "in between", "has everything"],
 )
-def test_a_slave_goes_on_where_it_is(reported: int, position: int) -> None:
+def test_a_slave_continues_where_it_is(reported: int, position: int) -> None:
     assert first_position(reported, 4096, 9000) == position
 
 
@@ -61,7 +61,7 @@ def admitted(slave: Registration, *, is_elected: bool = False, log_start: int = 
     return admission(slave, MASTER, log_start, 9000, is_elected=is_elected).go_on_at
 
 
-def test_a_copy_goes_on_where_it_ends() -> None:
+def test_a_copy_continues_where_it_ends() -> None:
     assert admitted(registration(5000)) == 5000
     assert admitted(registration(0)) == 0
 

@@ -25,13 +25,13 @@ def history(*entries: tuple[int, int, str]) -> EpochHistory:
     return EpochHistory(tuple(EpochStart(*entry) for entry in entries))
 
 
-def test_a_byte_is_of_the_last_epoch_that_began_before_it() -> None:
+def test_a_byte_is_of_the_last_epoch_that_started_before_it() -> None:
     both = history((3, 100, "a"), (7, 200, "b"))
     assert [both.at(end).number for end in (0, 100, 101, 200, 201)] == [0, 0, 3, 3, 7]
     assert both.at(201) == Epoch(7, "b")
 
 
-def test_an_epoch_that_left_nothing_is_forgotten_when_another_begins_there() -> None:
+def test_an_epoch_that_left_nothing_is_forgotten_when_another_starts_there() -> None:
     assert history((3, 100, "a")).with_epoch(4, 100, "b") == history((4, 100, "b"))
 
 

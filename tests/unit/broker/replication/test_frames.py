@@ -123,7 +123,7 @@ def test_frames_are_of_one_file_and_not_too_large() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_it_goes_on_wherever_the_network_stopped(seed: int) -> None:
+def test_it_continues_wherever_the_network_stopped(seed: int) -> None:
     outgoing = OutgoingFrames(5, 100)
     stream = drained(outgoing, 1999, random.Random(seed))
     pieces = list(FrameReader().pieces(memoryview(stream)))

@@ -217,7 +217,7 @@ async def test_a_master_without_a_log_does_not_make_its_slaves_cut_all_of_theirs
         assert (diverged, slave.store.log_end) == ([], end)
 
 
-async def test_a_slave_learns_what_its_master_promises(tmp_path: Path) -> None:
+async def test_a_slave_learns_what_its_master_guarantees(tmp_path: Path) -> None:
     mine, theirs = shared(tmp_path / "master"), shared(tmp_path / "slave")
     mine.epochs.begin(3, 0)
     rule = AckRule(AckPolicy.QUORUM, 5)

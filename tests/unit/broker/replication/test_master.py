@@ -368,7 +368,7 @@ async def test_a_slave_of_another_authority_is_not_let_in(
             await is_copied(master, slave)
 
 
-async def test_a_link_goes_on_after_a_reload_and_the_next_one_sees_the_new_certificate(
+async def test_a_link_continues_after_a_reload_and_the_next_one_sees_the_new_certificate(
     tmp_path: Path, authority: Authority, holder: Holder, caplog: pytest.LogCaptureFixture
 ) -> None:
     tls = trusting(authority)

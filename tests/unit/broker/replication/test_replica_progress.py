@@ -181,7 +181,7 @@ def test_members_are_followed_though_they_are_away() -> None:
     assert (known[3].confirmed_end, known[3].caught_up_at_s) == (5000, 100.0)
 
 
-def test_a_slave_that_comes_back_with_an_empty_disk_confirms_nothing() -> None:
+def test_a_slave_that_returns_with_an_empty_disk_confirms_nothing() -> None:
     """It has the number of a member, and is another store."""
     master = ElectedMaster({1, 2})
     master.replicas.join(Slave("somewhere:2", 5000, 5000, Replica(2, "another store")))
@@ -214,7 +214,7 @@ def test_stores_that_were_replaced_are_forgotten() -> None:
     assert [each.store for each in states if each.replica_id == 2] == ["store 2"]
 
 
-def test_slaves_that_cannot_tell_for_which_log_a_table_is_true_have_the_shortest_of_theirs() -> (
+def test_slaves_that_do_not_know_for_which_log_a_table_is_true_have_the_shortest_of_theirs() -> (
     None
 ):
     log = Log()

@@ -44,7 +44,7 @@ async def consume(cluster: Cluster, topic: str, count: int) -> list[bytes]:
 
 
 @pytest.mark.slow
-async def test_readers_go_on_at_the_slave_and_are_not_thrown_back(cluster: Cluster) -> None:
+async def test_readers_continue_at_the_slave_and_are_not_thrown_back(cluster: Cluster) -> None:
     topic = await cluster.new_topic(queues=1)
     await send(cluster, topic, b"1", b"2")
     assert await consume(cluster, topic, 2) == [b"1", b"2"]

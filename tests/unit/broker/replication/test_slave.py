@@ -34,7 +34,7 @@ async def test_a_slave_gets_all_there_is_and_all_that_comes(tmp_path: Path) -> N
             assert slave.link.master == master.address
 
 
-async def test_a_slave_that_was_away_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_slave_that_was_away_continues_where_it_was(tmp_path: Path) -> None:
     async with serving_master(tmp_path / "master") as master:
         end = 0
         for _ in range(3):
@@ -51,7 +51,7 @@ async def test_a_slave_that_was_away_goes_on_where_it_was(tmp_path: Path) -> Non
         assert other.received.startswith(end.to_bytes(8))
 
 
-async def test_a_master_that_comes_back_is_followed_again(tmp_path: Path) -> None:
+async def test_a_master_that_returns_is_followed_again(tmp_path: Path) -> None:
     port = free_port(HOST)
     async with running_slave(tmp_path / "slave", f"{HOST}:{port}") as slave:
         for _ in range(2):
@@ -64,7 +64,7 @@ async def test_a_master_that_comes_back_is_followed_again(tmp_path: Path) -> Non
     assert log_bytes(tmp_path / "slave") == log_bytes(tmp_path / "master")
 
 
-async def test_a_slave_without_a_master_says_so_once(
+async def test_a_slave_without_a_master_is_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked: list[None] = []

@@ -276,7 +276,7 @@ async def test_without_a_slave_a_change_is_made_and_not_confirmed(place: SecretP
 
 
 @pytest.mark.slow
-async def test_a_promoted_slave_goes_on_with_the_tables_of_its_master(place: SecretPlace) -> None:
+async def test_a_promoted_slave_continues_with_the_tables_of_its_master(place: SecretPlace) -> None:
     one, two = await followed(place)
     async with AsyncProducer(place.name_server, "producers") as producer:
         await producer.send(Message("orders", b"1"))

@@ -103,7 +103,7 @@ async def test_offsets_that_have_not_changed_are_not_sent_again() -> None:
         assert slave.tables.offsets.find("g", topic, 0) == 5
 
 
-async def test_a_group_that_began_while_its_master_was_away_is_known_to_it_afterwards() -> None:
+async def test_a_group_that_started_while_its_master_was_away_is_known_to_it_afterwards() -> None:
     async with Cluster(replicas=1) as cluster:
         topic = await cluster.new_topic(queues=1)
         await cluster.copied()

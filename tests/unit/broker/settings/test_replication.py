@@ -112,7 +112,7 @@ def test_a_sync_master_that_steps_down_stays_sync() -> None:
         ({"replication.acknowledge": "one", "replication.copies": "1"}, "replication.copies"),
     ],
 )
-def test_promises_that_cannot_be_kept_are_refused(settings: dict[str, str], key: str) -> None:
+def test_guarantees_that_cannot_be_kept_are_refused(settings: dict[str, str], key: str) -> None:
     with pytest.raises(ConfigError) as raised:
         read_config(settings, Path("/nowhere"))
     assert raised.value.key == key

@@ -130,7 +130,7 @@ def test_a_log_uses_the_newest_content_that_it_reaches(log_end: int, expected: i
     assert state.value == found
 
 
-def test_what_a_cut_log_does_not_reach_never_comes_back() -> None:
+def test_what_a_cut_log_does_not_reach_never_returns() -> None:
     state = loaded(table(1, true_at=100), table(2, true_at=200))
     state.truncate(150)
     assert state.change_count == 1

@@ -472,7 +472,7 @@ def test_a_table_can_be_sent_as_it_is_true_for_a_shorter_log(log_end: int, expec
         lambda each: each.forget_topic(OP_HALF_TOPIC),
     ],
 )
-def test_the_check_of_topics_that_are_gone_begins_again(
+def test_the_check_of_topics_that_are_gone_starts_again(
     forget: Callable[[OffsetTable], None],
 ) -> None:
     made, again = OffsetTable(), OffsetTable()

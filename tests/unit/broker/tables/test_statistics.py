@@ -88,7 +88,7 @@ def test_rates_are_those_of_ten_sixty_and_six_hundred_seconds() -> None:
     assert run.rates("putTps") == [0.0, 0.0, 0.0]
 
 
-def test_a_young_broker_tells_the_rate_of_its_life() -> None:
+def test_a_young_broker_reports_the_rate_of_its_life() -> None:
     run = Run()
     assert run.rates("putTps") == [0.0, 0.0, 0.0]
     run.statistics.count_put("orders", 10, 1)
@@ -188,7 +188,7 @@ def test_the_last_hour_and_the_last_day_of_a_topic() -> None:
     assert found == BrokerStats(stats_hour=NONE, stats_day=item(36, 0.005, 36.0))
 
 
-def test_gets_and_what_comes_back_are_counted_by_topic_and_group() -> None:
+def test_gets_and_what_returns_are_counted_by_topic_and_group() -> None:
     run = Run()
     run.statistics.count_get("g", "orders", 20, 2_000)
     run.statistics.count_get("h", "orders", 10, 1_000)

@@ -63,7 +63,7 @@ def test_what_is_there_in_part_gives_way_to_the_whole_of_the_same_version() -> N
     assert not gives_way(part, version(3, 6), has_epochs=True)
 
 
-def test_a_change_counts_and_an_epoch_begins_with_one() -> None:
+def test_a_change_counts_and_an_epoch_starts_with_one() -> None:
     assert changed(version(3, 7), 1000) == version(3, 8, 1000)
     assert led(version(3, 7), 5, 1000) == version(5, 8, 1000)
 

@@ -458,7 +458,7 @@ async def test_a_half_message_without_room_for_the_check_stops_nothing_else(
         assert read_record(question.body).body == b"a"
 
 
-async def test_a_full_disk_ends_the_round_and_the_next_goes_on_there(tmp_path: Path) -> None:
+async def test_a_full_disk_ends_the_round_and_the_next_continues_there(tmp_path: Path) -> None:
     disk = FullDisk("commitlog")
     async with broker_bed(tmp_path, disk=disk) as bed:
         producer = await member(bed, "one")

@@ -269,7 +269,7 @@ def test_a_copy_that_is_kept_remembers_the_offset_of_the_first() -> None:
     assert third.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "7"
 
 
-def test_what_is_resumed_begins_to_count_again() -> None:
+def test_what_is_resumed_starts_to_count_again() -> None:
     last = stored(given_up(stored(renewed(stored(half_of(sent(), "p")), 15))))
     again = resumed(last)
     assert (again.topic, again.queue_id) == (HALF_TOPIC, 0)

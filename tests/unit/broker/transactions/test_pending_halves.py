@@ -113,7 +113,7 @@ def test_what_op_messages_say_is_known_after_a_start(store: MessageStore) -> Non
     assert open_offsets(loaded(store)) == [2, 4, 5]
 
 
-def test_a_start_goes_on_where_the_table_says(store: MessageStore) -> None:
+def test_a_start_continues_where_the_table_says(store: MessageStore) -> None:
     put_halves(store, 6)
     for half_offset in range(6):
         put_op(store, b"%d" % half_offset)

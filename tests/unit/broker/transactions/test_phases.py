@@ -82,7 +82,7 @@ async def round_after(bed: BrokerBed, seconds: float) -> None:
         ({"properties": {"TRAN_MSG": "true", "DELAY": "0"}, "reconsume_times": 1}, True),
     ],
 )
-async def test_a_transaction_begins_with_its_mark(
+async def test_a_transaction_starts_with_its_mark(
     bed: BrokerBed, members: dict[str, Any], expected: bool
 ) -> None:
     assert starts_transaction(half_header(bed, "a", **members)) is expected
@@ -288,7 +288,7 @@ async def test_one_message_sent_twice_makes_two_transactions(
     assert over(bed) == [b"1", b"2"]  # The copy of the first is the third of all.
 
 
-async def test_transactions_go_on_when_the_queue_of_half_messages_has_expired(
+async def test_transactions_continue_when_the_queue_of_half_messages_has_expired(
     bed: BrokerBed, producer: BedClient
 ) -> None:
     await end(producer, await begin(bed, producer, "a"), COMMIT)

@@ -71,7 +71,7 @@ def test_a_hangup_reaches_all_that_have_certificates(tmp_path: Path, names: str)
 
 
 @pytest.mark.slow
-def test_one_that_dies_is_started_again_and_the_others_go_on(tmp_path: Path, names: str) -> None:
+def test_one_that_dies_is_started_again_and_the_others_continue(tmp_path: Path, names: str) -> None:
     brokers = OurBrokers(tmp_path / "group", names)
     brokers.start()
     first, second = brokers.children

@@ -329,7 +329,7 @@ async def test_a_group_that_is_unknown_is_an_error(
     assert (await admin.progress("typo")).lag is None
 
 
-async def test_a_queue_without_a_commit_counts_from_where_the_group_would_begin(
+async def test_a_queue_without_a_commit_counts_from_where_the_group_would_start(
     admin: AsyncAdmin, cluster: LiveCluster
 ) -> None:
     await admin.create_topic(TOPIC, TopicSettings(read_queue_count=3, write_queue_count=3))
@@ -360,7 +360,7 @@ async def test_a_group_that_read_and_did_not_commit_has_a_lag(
     assert progress.lag == lag
 
 
-async def test_where_a_group_begins_in_an_old_topic_is_known_only_if_it_is_connected(
+async def test_where_a_group_starts_in_an_old_topic_is_known_only_if_it_is_connected(
     admin: AsyncAdmin, cluster: LiveCluster, topic: str
 ) -> None:
     store = cluster.brokers["broker-a"].config.store

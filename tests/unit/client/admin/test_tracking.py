@@ -96,7 +96,7 @@ async def test_a_message_that_is_not_read_has_no_groups(
     assert (await admin.deliveries(await sent(cluster, admin))).groups == ()
 
 
-async def test_offsets_tell_what_waits_and_what_is_consumed(
+async def test_offsets_show_what_waits_and_what_is_consumed(
     cluster: Cluster, admin: AsyncAdmin
 ) -> None:
     first, second = await sent(cluster, admin), await sent(cluster, admin)

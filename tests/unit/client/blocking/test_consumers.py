@@ -97,7 +97,7 @@ async def test_a_loop_ends_when_another_thread_closes(cluster: LiveCluster) -> N
     await run(program, cluster)
 
 
-async def test_it_can_want_rest_and_go_on(cluster: LiveCluster) -> None:
+async def test_it_can_want_rest_and_continue(cluster: LiveCluster) -> None:
     bodies: list[bytes] = []
 
     async def listen(message: ReceivedMessage) -> None:

@@ -96,7 +96,7 @@ def test_what_is_under_way_when_the_loop_ends_is_unknown() -> None:
         future.result(PATIENT_S)
 
 
-def test_what_is_cancelled_before_it_began_leaves_its_room(thread: LoopThread) -> None:
+def test_what_is_cancelled_before_it_started_leaves_its_room(thread: LoopThread) -> None:
     broker = Broker(thread)
     submissions = Submissions(thread, 1, 1)
     may_go = threading.Event()

@@ -178,7 +178,7 @@ async def test_a_file_keeps_offsets_for_the_next_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broadcasting", [False, True])
-async def test_a_group_goes_on_where_the_store_of_the_program_says(
+async def test_a_group_continues_where_the_store_of_the_program_says(
     cluster: LiveCluster, producer: AsyncProducer, broadcasting: bool
 ) -> None:
     await new_topic(cluster, 1)

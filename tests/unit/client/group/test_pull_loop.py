@@ -173,7 +173,7 @@ def test_a_pull_that_would_be_repeated_at_once_is_no_progress(
     assert has_progress(pulled(status, next_offset), 10) is expected
 
 
-async def test_it_begins_when_it_is_known_where_and_goes_on_behind(new_reader: New) -> None:
+async def test_it_starts_when_it_is_known_where_and_continues_after(new_reader: New) -> None:
     reader = new_reader(
         pulled(PullStatus.FOUND, 12),
         pulled(PullStatus.NOTHING_NEW, 12),
@@ -283,7 +283,7 @@ async def test_a_loop_that_rests_is_not_stuck(new_reader: New) -> None:
     assert not reader.loop.is_stuck(120)
 
 
-async def test_a_restart_goes_on_elsewhere(new_reader: New) -> None:
+async def test_a_restart_continues_elsewhere(new_reader: New) -> None:
     reader = new_reader(pulled(PullStatus.FOUND, 12))
     await reader.has_asked(2)
     reader.loop.restart(4)
@@ -301,7 +301,7 @@ async def test_a_restart_goes_on_elsewhere(new_reader: New) -> None:
         (200, 100, logging.WARNING, "has no offset 200, but 0 to 100: messages expired, or"),
     ],
 )
-async def test_it_says_why_it_goes_on_elsewhere(
+async def test_it_says_why_it_continues_elsewhere(
     offset: int,
     next_offset: int,
     level: int,

@@ -31,7 +31,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_without_a_server_it_says_so_once(
+async def test_without_a_server_it_is_reported_once(
     kind: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     nobody = f"127.0.0.1:{free_port()}"

@@ -86,7 +86,7 @@ async def test_last_misses_nothing_of_a_topic_that_comes_later(
         await inbox.has(3)
 
 
-async def test_a_group_that_dies_before_its_first_commit_goes_on_where_it_began(
+async def test_a_group_that_dies_before_its_first_commit_continues_where_it_started(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
     await new_topic(cluster, 1)
@@ -135,7 +135,7 @@ def begin_of(start: Start) -> int:
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize("start", StartFrom)
-async def test_a_group_begins_in_an_old_queue_where_it_wants_to(
+async def test_a_group_starts_in_an_old_queue_where_it_wants_to(
     old_cluster: LiveCluster,
     producer: AsyncProducer,
     tmp_path: Path,
@@ -153,7 +153,7 @@ async def test_a_group_begins_in_an_old_queue_where_it_wants_to(
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize("start", StartFrom)
-async def test_a_pull_consumer_begins_in_an_old_queue_where_it_wants_to(
+async def test_a_pull_consumer_starts_in_an_old_queue_where_it_wants_to(
     old_cluster: LiveCluster,
     producer: AsyncProducer,
     tmp_path: Path,
@@ -176,7 +176,7 @@ async def test_a_pull_consumer_begins_in_an_old_queue_where_it_wants_to(
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-async def test_a_group_begins_in_an_old_queue_at_a_moment(
+async def test_a_group_starts_in_an_old_queue_at_a_moment(
     old_cluster: LiveCluster, producer: AsyncProducer, tmp_path: Path, mode: dict[str, Any]
 ) -> None:
     moment = datetime.now(UTC) + timedelta(milliseconds=2)
@@ -206,7 +206,7 @@ async def test_retries_are_read_from_the_first(old_cluster: LiveCluster, start: 
 
 @pytest.mark.parametrize("is_from_first", [True, False])
 @pytest.mark.parametrize("broadcasting", [False, True])
-async def test_a_queue_that_was_added_later_begins_as_the_option_says(
+async def test_a_queue_that_was_added_later_starts_as_the_option_says(
     old_cluster: LiveCluster,
     producer: AsyncProducer,
     tmp_path: Path,
@@ -334,7 +334,7 @@ async def brokers_of(cluster: LiveCluster) -> AsyncIterator[Brokers]:
         await instance.close()
 
 
-async def test_queues_that_begin_one_after_another_all_begin_at_their_ends(
+async def test_queues_that_start_one_after_another_all_start_at_their_ends(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
     await new_topic(cluster, 3)
@@ -372,7 +372,7 @@ class _SlowKept(_Kept):
         self._is_kept.set()
 
 
-async def test_a_queue_is_not_taken_for_a_new_one_because_another_begins_meanwhile(
+async def test_a_queue_is_not_taken_for_a_new_one_because_another_starts_meanwhile(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
     await new_topic(cluster, 2)

@@ -80,7 +80,7 @@ async def test_what_has_to_be_compressed_is_left_to_the_sender(
     assert started == [False]
 
 
-async def test_a_namespace_is_no_obstacle(cluster: LiveCluster, started: list[bool]) -> None:
+async def test_a_namespace_does_no_harm(cluster: LiveCluster, started: list[bool]) -> None:
     async with producer(cluster, namespace="ns") as sending:
         await sending.send(Message(TOPIC, b"makes the topic"))
         receipt = await sending.send(Message(TOPIC, b"x"))

@@ -585,7 +585,7 @@ async def test_a_new_broker_is_found(cluster: LiveCluster) -> None:
     assert names == {"broker-a", "broker-b"}
 
 
-async def test_known_routes_go_on_without_name_servers(cluster: LiveCluster) -> None:
+async def test_known_routes_continue_without_name_servers(cluster: LiveCluster) -> None:
     async with producer(cluster, route_interval_s=0.01) as sending:
         await sending.send(Message(TOPIC, b"x"))
         await cluster.stop_names()
@@ -888,7 +888,7 @@ async def test_every_request_is_signed(scripted: ScriptedCluster) -> None:
     assert "secret" not in repr(credentials)
 
 
-async def test_statistics_tell_what_was_done(scripted: ScriptedCluster) -> None:
+async def test_statistics_show_what_was_done(scripted: ScriptedCluster) -> None:
     async with producer(scripted) as sending:
         await sending.send(Message(TOPIC, b"123"))
         await sending.send_oneway(Message(TOPIC, b"x"))

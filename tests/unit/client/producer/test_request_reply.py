@@ -137,7 +137,7 @@ async def test_a_request_that_cannot_be_sent_says_so(
 
 
 @pytest.mark.slow
-async def test_requests_go_on_when_the_broker_was_restarted(
+async def test_requests_continue_when_the_broker_was_restarted(
     asker: AsyncProducer, cluster: LiveCluster, requests: Requests
 ) -> None:
     with pytest.raises(NoReply):

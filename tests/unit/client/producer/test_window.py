@@ -68,7 +68,7 @@ async def test_a_waiter_that_is_admitted_and_cancelled_at_once_leaves() -> None:
     assert (window.count, window.size) == (0, 0)
 
 
-async def test_waiting_goes_on_as_long_as_others_are_stored() -> None:
+async def test_waiting_continues_as_long_as_others_are_stored() -> None:
     # More with each look for ten times its time, and then nothing more.
     looks = 0
 

@@ -190,7 +190,7 @@ async def test_what_is_not_wanted_is_passed_by_commits(cluster: LiveCluster) -> 
         assert kept(cluster) == 4
 
 
-async def test_a_group_goes_on_where_it_was(cluster: LiveCluster) -> None:
+async def test_a_group_continues_where_it_was(cluster: LiveCluster) -> None:
     put(cluster, numbers(3))
     cluster.brokers["broker-a"].tables.offsets.commit(GROUP, TOPIC, 0, 2)
     async with reader(cluster, start_from=StartFrom.LAST) as consumer:
@@ -266,7 +266,7 @@ async def test_broadcasting_members_keep_their_own_offsets(
 # Seeking.
 
 
-async def test_a_seek_goes_on_elsewhere(cluster: LiveCluster) -> None:
+async def test_a_seek_continues_elsewhere(cluster: LiveCluster) -> None:
     put(cluster, numbers(100))
     async with reader(cluster, auto_commit=False) as consumer:
         await polled(consumer, 100)
@@ -324,7 +324,7 @@ async def test_no_more_is_read_ahead_than_there_is_room_for(
 
 
 @pytest.mark.slow
-async def test_a_paused_queue_rests_and_others_go_on(cluster: LiveCluster) -> None:
+async def test_a_paused_queue_rests_and_others_continue(cluster: LiveCluster) -> None:
     async with reader(cluster, *QUEUES[:2], suspend_s=0.05) as consumer:
         consumer.pause([QUEUE])
         # The pull that waits now is the last one, and its time is over long before.
@@ -493,7 +493,7 @@ async def test_a_schedule_works_on_each_queue_while_it_is_assigned(cluster: Live
             assert calls[lost_queue] == seen[lost_queue]
 
 
-async def test_a_schedule_goes_on_when_work_fails(
+async def test_a_schedule_continues_when_work_fails(
     cluster: LiveCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(member, "_ERROR_DELAY_S", 0.01)
@@ -523,7 +523,7 @@ async def test_a_schedule_needs_a_consumer_that_does_not_read_ahead(cluster: Liv
 # Faults and life.
 
 
-async def test_a_consumer_goes_on_when_its_broker_comes_back(cluster: LiveCluster) -> None:
+async def test_a_consumer_continues_when_its_broker_returns(cluster: LiveCluster) -> None:
     put(cluster, numbers(3))
     async with reader(cluster) as consumer:
         await polled(consumer, 3)

@@ -156,7 +156,9 @@ def test_invalid_requests_are_refused(wanted: Any) -> None:
 # Where a group starts, and goes on.
 
 
-async def test_a_group_goes_on_where_it_was(cluster: LiveCluster, producer: AsyncProducer) -> None:
+async def test_a_group_continues_where_it_was(
+    cluster: LiveCluster, producer: AsyncProducer
+) -> None:
     await send(producer, *numbers(10))
     first, second = Inbox(), Inbox()
     async with consumer(cluster, first):
@@ -167,7 +169,7 @@ async def test_a_group_goes_on_where_it_was(cluster: LiveCluster, producer: Asyn
     assert Counter(second.bodies) == Counter(numbers(5, 10))
 
 
-async def test_a_new_group_can_begin_at_a_moment(
+async def test_a_new_group_can_start_at_a_moment(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
     await new_topic(cluster, 1)
@@ -374,7 +376,7 @@ async def test_what_fails_in_broadcasting_is_logged_and_dropped_once(
     assert again.bodies == [b"3"]
 
 
-async def test_broadcasting_goes_on_where_it_was(
+async def test_broadcasting_continues_where_it_was(
     cluster: LiveCluster, producer: AsyncProducer, tmp_path: Path
 ) -> None:
     for start in (0, 10):
@@ -389,7 +391,7 @@ async def test_broadcasting_goes_on_where_it_was(
 
 
 @pytest.mark.slow
-async def test_it_goes_on_when_the_broker_comes_back(
+async def test_it_continues_when_the_broker_returns(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
     inbox = Inbox()
@@ -404,7 +406,7 @@ async def test_it_goes_on_when_the_broker_comes_back(
     assert set(inbox.bodies) == {b"before", b"after"}
 
 
-async def test_it_goes_on_without_name_servers(
+async def test_it_continues_without_name_servers(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
     inbox = Inbox()

@@ -216,7 +216,7 @@ async def test_of_a_batch_the_rest_comes_again(
     assert committed(cluster) == 5
 
 
-async def test_the_queue_goes_on_behind_a_dead_letter(
+async def test_the_queue_continues_after_a_dead_letter(
     cluster: LiveCluster, producer: AsyncProducer, queues: list[QueueRef]
 ) -> None:
     await send(producer, queues[:1], 3)
@@ -350,7 +350,7 @@ def is_locked(progress: PushProgress) -> bool:
 
 
 @pytest.mark.slow
-async def test_delivery_goes_on_when_locks_are_renewed(
+async def test_delivery_continues_when_locks_are_renewed(
     cluster: LiveCluster,
     producer: AsyncProducer,
     queues: list[QueueRef],
@@ -396,7 +396,7 @@ async def test_a_queue_that_another_member_locked_is_given_up_and_taken_back_lat
 
 
 @pytest.mark.slow
-async def test_closing_begins_nothing_more_and_leaves_what_will_not_end_locked(
+async def test_closing_starts_nothing_more_and_leaves_what_will_not_end_locked(
     cluster: LiveCluster, producer: AsyncProducer, queues: list[QueueRef]
 ) -> None:
     await send(producer, queues, 5)

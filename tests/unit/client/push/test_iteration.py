@@ -40,7 +40,7 @@ async def test_a_message_is_done_when_the_next_one_is_asked_for(
             break
 
 
-async def test_the_next_loop_begins_with_what_the_last_one_left(
+async def test_the_next_loop_starts_with_what_the_last_one_left(
     cluster: LiveCluster, producer: AsyncProducer
 ) -> None:
     await new_topic(cluster, 1)

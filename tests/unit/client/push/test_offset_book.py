@@ -18,7 +18,7 @@ def book_of(*offsets: int) -> OffsetBook:
     return book
 
 
-def test_a_new_book_commits_where_the_reading_began() -> None:
+def test_a_new_book_commits_where_the_reading_started() -> None:
     book = OffsetBook(start=5)
     assert book.commit_offset == 5
     assert (book.count, book.size, book.span) == (0, 0, 0)

@@ -127,7 +127,7 @@ async def test_every_message_comes_once_also_to_more_members_than_queues(cluster
     await cluster.consumed(GROUP)
 
 
-async def test_a_failed_message_comes_again_when_it_was_told_to(cluster: Cluster) -> None:
+async def test_a_failed_message_is_redelivered_when_its_listener_chose(cluster: Cluster) -> None:
     topic = await cluster.new_topic(queues=1)
     shop = Shop(RetryLater(timedelta(milliseconds=200)), RetryLater(timedelta(milliseconds=100)))
     async with consumer_of(cluster, shop, topic):

@@ -24,7 +24,7 @@ def test_the_oldest_sample_is_a_minute_old() -> None:
     assert counters.rates(200.0)["t"].done == (260 - 130) / 70
 
 
-def test_a_topic_that_is_new_begins_at_zero() -> None:
+def test_a_topic_that_is_new_starts_at_zero() -> None:
     counters = ConsumerCounters()
     counters.sample(0.0)
     counters.topics["t"].pulled_count = 30

@@ -338,7 +338,7 @@ class CountingFeed:
         self.ended_count += len(deliveries)
 
 
-async def test_what_a_reader_has_to_write_is_written_before_a_listener_begins() -> None:
+async def test_what_a_reader_has_to_write_is_written_before_a_listener_starts() -> None:
     entries: list[str] = []
     feed = CountingFeed()
     clock = SystemClock()

@@ -127,7 +127,7 @@ async def test_many_pulls_are_on_their_way_at_the_same_time() -> None:
         assert offsets(await chunks) == list(range(2000))
 
 
-async def test_chunks_are_large_and_say_where_they_begin_and_end() -> None:
+async def test_chunks_are_large_and_say_where_they_start_and_end() -> None:
     chunks = await read_from(Replica(records(20_000)), 5, 20_000)
     assert len(chunks) == 3
     assert all(chunk.count >= CHUNK_COUNT for chunk in chunks[:-1])
@@ -325,7 +325,7 @@ async def test_messages_that_expire_during_the_read_are_an_error() -> None:
 
 
 @pytest.mark.slow
-async def test_reading_goes_on_when_the_broker_is_back(caplog: pytest.LogCaptureFixture) -> None:
+async def test_reading_continues_when_the_broker_is_back(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     replica = Replica(records(40_000))
     async with pulled_queue(replica) as queue, reading(queue, ahead_size=100 * KILOBYTE) as reader:

@@ -31,7 +31,7 @@ def reply(
         (PullStatus.OUT_OF_RANGE, 3, (0, 20), NOT_NOW, NOT_NOW),
     ],
 )
-def test_a_reply_goes_on_or_says_that_offsets_are_gone_or_is_to_be_had_later(
+def test_a_reply_continues_or_says_that_offsets_are_gone_or_is_to_be_had_later(
     status: PullStatus,
     next_offset: int,
     bounds: tuple[int, int],
@@ -52,7 +52,7 @@ def test_a_filter_may_match_nothing() -> None:
     ("next_offset", "bounds", "behind"),
     [(15, (15, 30), 15), (25, (25, 30), 20), (12, (0, 30), 12), (5, (0, 5), 20)],
 )
-def test_reading_goes_on_behind_a_gap(
+def test_reading_continues_after_a_gap(
     next_offset: int, bounds: tuple[int, int], behind: int
 ) -> None:
     assert after_gap(reply(PullStatus.OUT_OF_RANGE, next_offset, bounds), 10, 20) == behind

@@ -34,7 +34,7 @@ async def test_an_administrator_of_the_cluster_and_no_other_account(tmp_path: Pa
         assert not await logins.is_right(ADMIN[0], "another secret")
 
 
-async def test_where_there_are_no_accounts_nobody_logs_in() -> None:
+async def test_where_there_are_no_accounts_no_user_logs_in() -> None:
     async with Cluster() as cluster:
         assert not await ClusterAccounts(cluster.name_server, {}).is_right("eve", "any secret")
 

@@ -301,7 +301,7 @@ async def test_the_messages_of_a_lost_push_consumer_come_again_soon(
     assert again.system_properties.delivery_attempt == 1
 
 
-async def test_heartbeats_are_for_those_who_have_told_their_settings(
+async def test_heartbeats_are_for_those_who_have_sent_their_settings(
     client: GrpcTestClient,
 ) -> None:
     request = pb.HeartbeatRequest(client_type=ClientType.SIMPLE_CONSUMER)
@@ -324,7 +324,7 @@ async def test_settings_of_a_group_are_those_of_its_broker(
     assert settings.subscription.fifo
 
 
-async def test_settings_of_nobody_end_the_stream(client: GrpcTestClient) -> None:
+async def test_settings_of_no_client_end_the_stream(client: GrpcTestClient) -> None:
     stream = client.start("Telemetry")
     client.send(stream, pb.TelemetryCommand(settings=pb.Settings()))
     assert (await client.finished(stream)).status == 3

@@ -50,7 +50,7 @@ async def proxy(name_server: str, accounts: Path | None = None) -> AsyncIterator
         yield client
 
 
-async def test_without_a_name_server_calls_are_told_so() -> None:
+async def test_without_a_name_server_calls_get_that_reason() -> None:
     async with proxy("127.0.0.1:9") as client:
         answer = await client.call("QueryRoute", ROUTE)
     assert answer.status.code == Code.INTERNAL_SERVER_ERROR
@@ -66,7 +66,7 @@ async def test_a_name_server_that_goes_leaves_known_routes(
     assert (await sent(client, message())).status.code == Code.OK
 
 
-async def test_a_topic_whose_broker_is_away_is_not_said_to_be_missing(
+async def test_a_topic_whose_broker_is_away_is_not_reported_as_missing(
     cluster: LiveCluster, client: GrpcTestClient
 ) -> None:
     await cluster.stop_broker("broker-a")

@@ -41,7 +41,7 @@ def test_every_file_goes_to_one_task_as_a_whole(end: int, file_rows_max: int, co
     assert max(sizes) - min(sizes) <= file_rows_max
 
 
-def test_no_cells_make_no_tasks() -> None:
+def test_no_ranges_make_no_tasks() -> None:
     assert balanced([], 4) == []
 
 

@@ -145,7 +145,7 @@ def test_a_table_of_many_commits_keeps_few_snapshots_and_all_that_was_compacted(
     assert open_existing_lake(lake.place).state.covered(QUEUE) == [(0, 3), (10, 30)]
 
 
-def test_snapshots_that_two_processes_forget_at_once_are_no_obstacle(
+def test_snapshots_that_two_processes_forget_at_once_do_no_harm(
     lake: OpenLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(iceberg_library, "SNAPSHOTS_MAX", 3)
@@ -190,7 +190,7 @@ def test_orphans_are_files_of_messages_and_of_metadata_but_not_the_catalog(lake:
     assert open_existing_lake(lake.place).totals().files == 2
 
 
-def test_a_creator_that_was_killed_is_no_obstacle(lake: OpenLake) -> None:
+def test_a_creator_that_was_killed_does_no_harm(lake: OpenLake) -> None:
     assert isinstance(lake.place, Path)
     (lake.place / CATALOG_FILE).unlink()
     again = open_lake(lake.place, SETTINGS)

@@ -61,7 +61,7 @@ async def test_what_no_repetition_changes_is_raised_at_once(error: ClientError) 
         await attempted(raising(error), PATIENT)
 
 
-async def test_patience_has_an_end() -> None:
+async def test_retries_have_an_end() -> None:
     impatient = SendTimeouts(timedelta(seconds=1), timedelta(milliseconds=150))
     with pytest.raises(SendFailed):
         await attempted(raising(*[SendFailed(TOPIC, "away")] * 100), impatient)

@@ -401,7 +401,7 @@ def test_what_is_still_there_is_no_loss(position: int, now: QueueState) -> None:
         (50, QueueState(0, 90, SEEN_BORN_MS + 5000), "deleted and created again", 0),
     ],
 )
-def test_a_loss_is_found_and_says_where_to_go_on(
+def test_a_loss_is_found_and_says_where_to_continue(
     position: int, now: QueueState, says: str, resume: int
 ) -> None:
     loss = find_loss(QUEUE, position, SEEN_FIRST, SEEN_BORN_MS, now)

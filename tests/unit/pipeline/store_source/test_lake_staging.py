@@ -91,7 +91,7 @@ def all_offsets(count: int = COUNT) -> Counter[tuple[int, int]]:
     return Counter((number % 2, number // 2) for number in range(count))
 
 
-def test_every_message_of_the_topic_is_there_once_in_files_that_keep_to_the_grid(
+def test_every_message_of_the_topic_is_there_once_in_files_that_keep_to_file_ranges(
     lake: Lake, root: Path
 ) -> None:
     clock = FakeClock()

@@ -81,7 +81,7 @@ def test_only_a_job_with_an_end_of_its_own_can_be_aborted(
     assert read(events)[-1]["eventType"] == state
 
 
-def test_a_job_without_an_end_tells_of_itself(
+def test_a_job_without_an_end_reports_itself(
     events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lineage, "_RUNNING_EVERY_S", 0.0)
@@ -122,7 +122,7 @@ def test_events_go_where_the_environment_says(
     assert [event["eventType"] for event in received] == ["START", "COMPLETE"]
 
 
-def test_a_job_goes_on_when_no_event_can_be_sent(
+def test_a_job_continues_when_no_event_can_be_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name, value in {"TYPE": "http", "URL": "http://127.0.0.1:1"}.items():

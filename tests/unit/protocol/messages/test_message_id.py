@@ -101,7 +101,7 @@ def test_the_time_of_an_id_is_the_latest_that_is_not_in_the_future() -> None:
     assert made.made_at_ms(ms(2026, 3, 28), UTC) == ms(2026, 3, 27)
 
 
-def test_a_month_begins_in_the_local_zone() -> None:
+def test_a_month_starts_in_the_local_zone() -> None:
     # The clocks went forward on the 29th, so the zone's offset is another one by then.
     now_ms = ms(2026, 3, 31, 12, BERLIN)
     assert month_start_ms(now_ms, BERLIN) == ms(2026, 3, 1, 0, BERLIN) == ms(2026, 2, 28, 23)

@@ -83,7 +83,7 @@ def test_a_body_with_a_record_in_it_is_a_body() -> None:
     assert pick_records(b"".join(records), 5, 8, frozenset((b"Aa",))) == (records[1], 1, 8)
 
 
-def test_a_record_of_many_messages_is_kept_as_long_as_it_begins_before_the_end() -> None:
+def test_a_record_of_many_messages_is_kept_as_long_as_it_starts_before_the_end() -> None:
     batch = tagged(5, "BB", sys_flag=(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP).value)
     assert pick_records(batch, 7, 9, frozenset((b"Aa",))) == (batch, 1, 9)
     assert pick_records(batch, 0, 5) == (b"", 0, 5)

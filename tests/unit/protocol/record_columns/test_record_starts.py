@@ -117,7 +117,7 @@ def test_a_slice_with_little_before_it_does_not_believe_the_end_of_a_cut_body() 
             assert [first + start for start in found.starts] == log.between(begin, log.end)
 
 
-def test_data_that_ends_inside_a_record_stops_where_it_begins() -> None:
+def test_data_that_ends_inside_a_record_stops_where_it_starts() -> None:
     log = mixed_log()
     for size in range(len(log.data) + 1):
         found = find_records(log.data[:size], base=BASE, begin=BASE, end=log.end)
@@ -133,7 +133,7 @@ def test_what_a_body_claims_is_not_believed_even_if_it_leads_to_a_record() -> No
         assert log.find(begin, log.end) == log.between(begin, log.end)
 
 
-def test_claims_at_the_begin_of_a_window_are_checked_in_the_window_before_it() -> None:
+def test_claims_at_the_start_of_a_window_are_checked_in_the_window_before_it() -> None:
     # Windows that begin inside such a body do not hold the record around it.
     log = Log().add().add().add_with_exit().add_with_exit().add()
     size_max = max(np.diff([*log.starts, log.end]).tolist())

@@ -100,14 +100,14 @@ def test_a_time_before_the_first_message_counts_as_the_same_time(file: IndexFile
     assert seconds == [0, 0, 2**31 - 1]
 
 
-def test_a_reopened_file_goes_on(tmp_path: Path, file: IndexFile) -> None:
+def test_a_reopened_file_continues(tmp_path: Path, file: IndexFile) -> None:
     file.put(batch((7, 10, 1000)))
     again = IndexFile(file.file, SLOTS, ENTRIES)
     again.put(batch((7, 20, 1000)))
     assert find(again, 7) == [20, 10]
 
 
-def test_a_file_that_was_never_written_begins_with_entry_one(file: IndexFile) -> None:
+def test_a_file_that_was_never_written_starts_with_entry_one(file: IndexFile) -> None:
     assert IndexFile(file.file, SLOTS, ENTRIES).header.next_number == 1
 
 

@@ -26,7 +26,7 @@ def test_the_shape_of_a_file_with_keys_is_found(
     index.file.close()
 
 
-def test_an_empty_file_does_not_tell(tmp_path: Path) -> None:
+def test_an_empty_file_shows_nothing(tmp_path: Path) -> None:
     index = index_file(tmp_path, 50, 120)
     assert shape_of(index.file) is None
     index.file.close()
@@ -44,7 +44,7 @@ def test_of_a_large_file_only_the_default_shape_is_tried(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("position", [16 + 7, 24 + 7, 36 + 3])
-def test_a_damaged_header_does_not_tell(tmp_path: Path, position: int) -> None:
+def test_a_damaged_header_shows_nothing(tmp_path: Path, position: int) -> None:
     index = index_file(tmp_path, 50, 120)
     index.put(batch(300, 600, 900))
     index.file.mapping[position] ^= 0x55

@@ -149,7 +149,7 @@ def test_a_damaged_record_is_passed_over(tmp_path: Path, log: CommitLog) -> None
 
 
 @pytest.mark.parametrize("count", [3, 5, 19, 20])
-def test_a_clean_index_goes_on_where_it_was(tmp_path: Path, log: CommitLog, count: int) -> None:
+def test_a_clean_index_continues_where_it_was(tmp_path: Path, log: CommitLog, count: int) -> None:
     index = open_index(tmp_path, log)
     append(log, *["k"] * count)
     assert index.catch_up(log)

@@ -3,7 +3,7 @@ from roquet.store.keys.message_keys import Key, KeyBatch, join_batches, pack_key
 KEYS = [Key(100, 5000, 7), Key(100, 5000, 2**31 - 1), Key(2**62, -1, 0)]
 
 
-def test_keys_come_back() -> None:
+def test_keys_survive_a_round_trip() -> None:
     batch = pack_keys(KEYS)
     assert list(batch) == KEYS
     assert len(batch) == 3

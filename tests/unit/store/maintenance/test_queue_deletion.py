@@ -40,7 +40,7 @@ def test_what_came_after_the_deletion_stays(tmp_path: Path) -> None:
         assert bodies(again) == [b"new"]
 
 
-def test_what_was_deleted_behind_a_cut_comes_back(tmp_path: Path) -> None:
+def test_what_was_deleted_after_a_cut_returns(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         put(store, b"old, in an earlier file" * 100)
         put(store, b"kept", queue_id=1)

@@ -141,7 +141,7 @@ def test_a_torn_tail_is_not_read(tmp_path: Path, clock: FakeClock) -> None:
         assert found(reader.messages("TopicA", 0)) == everything()[:-1]
 
 
-def test_what_lies_behind_damage_is_read(tmp_path: Path, clock: FakeClock) -> None:
+def test_what_lies_after_damage_is_read(tmp_path: Path, clock: FakeClock) -> None:
     store = open_store(tmp_path, clock=clock)
     offsets = fill(store, clock)
     damage(store, offsets[140])
@@ -197,7 +197,7 @@ def test_the_log_is_scanned_between_two_records(root: Path) -> None:
             reader.bytes_at(4090, 10)
 
 
-def test_a_limited_read_says_where_to_go_on(root: Path) -> None:
+def test_a_limited_read_says_where_to_continue(root: Path) -> None:
     with StoreReader.open(root) as reader:
         result = reader.read("TopicA", 0, 3, QueueReadLimits(4, 1 << 20))
         assert result.status is ReadStatus.FOUND

@@ -126,7 +126,7 @@ def test_damage_of_the_log_is_reported_and_left_alone(root: Path) -> None:
         assert reader.entries("Topic0", 0, 4, 1) == [after]
 
 
-def test_queues_of_messages_that_expired_begin_later(root: Path) -> None:
+def test_queues_of_messages_that_expired_start_later(root: Path) -> None:
     (root / "commitlog" / f"{0:020d}").unlink()
     with StoreReader.open(root) as reader:
         first = reader.min_offset("Topic0", 0)

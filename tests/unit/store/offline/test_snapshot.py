@@ -142,7 +142,7 @@ def test_a_record_forged_for_its_place_in_a_body_is_not_taken_for_one(
     assert b"forged" not in bodies
 
 
-def test_no_range_begins_at_a_forged_record(
+def test_no_range_starts_at_a_forged_record(
     tmp_path: Path, store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot_module, "SEGMENT_SIZE_MIN", 1 << 10)
@@ -390,7 +390,7 @@ def test_without_checksums_a_flipped_byte_of_a_body_goes_unnoticed(
     assert [type(each) for each in found_by(snapshot, cuts, check=False)] == [bytes] * 3
 
 
-def test_no_segment_begins_in_a_damaged_part(
+def test_no_segment_starts_in_a_damaged_part(
     tmp_path: Path, store: MessageStore, clock: FakeClock
 ) -> None:
     fill(store, 600, Random(12), clock)

@@ -208,9 +208,7 @@ def test_what_others_found_is_taken_in_its_place(stored: Stored) -> None:
 
 
 @pytest.mark.parametrize("is_verified", [True, False])
-def test_what_lies_behind_the_end_of_the_log_is_not_taken(
-    stored: Stored, is_verified: bool
-) -> None:
+def test_what_lies_after_the_end_of_the_log_is_not_taken(stored: Stored, is_verified: bool) -> None:
     end = FILE_START + len(stored.records[0]) + len(stored.records[1])
     for cut, count in ((0, 2), (1, 1), (end, 0)):
         gathering = Gathering(QueueReadLimits(9, 9999), stored.entries, OFFSET, QUEUE)

@@ -59,7 +59,7 @@ def test_an_offset_outside_the_queue_is_corrected(
 
 
 @pytest.mark.parametrize("offset", [0, 7])
-def test_a_queue_without_messages_begins_at_zero(store: MessageStore, offset: int) -> None:
+def test_a_queue_without_messages_starts_at_zero(store: MessageStore, offset: int) -> None:
     assert place(read(store, offset)) == (ReadStatus.NO_MESSAGE_IN_QUEUE, 0)
 
 

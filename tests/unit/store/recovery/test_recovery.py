@@ -74,7 +74,7 @@ def test_a_new_store_is_empty_and_clean(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [MessageStore.close, crash], ids=["clean", "crash"])
-def test_a_reopened_store_has_everything_and_goes_on(
+def test_a_reopened_store_has_everything_and_continues(
     tmp_path: Path, end: Callable[[MessageStore], None]
 ) -> None:
     store = open_store(tmp_path)
@@ -142,7 +142,7 @@ def test_a_torn_last_record_is_cut_off_and_zeroed(tmp_path: Path) -> None:
         assert store.append(draft(b"new", topic="TopicB")).queue_offset == 14
 
 
-def test_what_lies_behind_a_torn_record_does_not_come_back(tmp_path: Path) -> None:
+def test_what_lies_after_a_torn_record_does_not_return(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     offsets = fill(store)
     crash(store)
@@ -532,7 +532,7 @@ def test_a_lost_log_file_costs_its_messages_only(tmp_path: Path) -> None:
         assert bodies(store) == expected("TopicA", kept)
 
 
-def test_without_any_log_the_queues_begin_again(tmp_path: Path) -> None:
+def test_without_any_log_the_queues_start_again(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     fill(store)
     store.close()
@@ -543,7 +543,7 @@ def test_without_any_log_the_queues_begin_again(tmp_path: Path) -> None:
         assert (appended.queue_offset, appended.physical_offset) == (0, 0)
 
 
-def test_a_queue_begins_at_0_though_a_power_cut_left_only_its_second_file(tmp_path: Path) -> None:
+def test_a_queue_starts_at_0_though_a_power_cut_left_only_its_second_file(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.append(draft(b"safe", topic="TopicB"))
     lost, *_ = [store.append(draft(b"lost")).physical_offset for _ in range(11)]

@@ -136,5 +136,5 @@ def test_more_differences_than_the_limit_are_only_counted(monkeypatch: pytest.Mo
     assert (len(found.found), found.left_out) == (2, 2)
 
 
-def test_without_messages_nothing_is_said_to_be_missing() -> None:
+def test_without_messages_nothing_is_reported_as_missing() -> None:
     assert not drift_rows(TopicDrift(TOPIC, 0, frozenset(), {}), read_ddl("a int"))
