@@ -320,7 +320,7 @@ class Outcome(NamedTuple):
     statistics: dict[str, object]
     waiting: tuple[object, ...]
     popped: tuple[object, ...]
-    sleepers: int
+    waiting_pulls: int
     parked: list[int]
 
 
@@ -368,7 +368,7 @@ def outcome_of(twin: Twin) -> Outcome:
             broker.waiting.pending_halves.progress,
         ),
         popped_of(broker),
-        twin.bed.sleeper_count,
+        twin.bed.waiting_pull_count,
         [each.connection.deferred_count for each in twin.clients],
     )
 

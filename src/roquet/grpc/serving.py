@@ -13,7 +13,7 @@ from roquet.net.serving import Server
 from roquet.net.tls.contexts import ServerTls
 from roquet.protocol.host import Address
 
-DEFAULT_GRPC_LIMITS: Final = GrpcLimits()
+_LIMITS: Final = GrpcLimits()
 
 
 @asynccontextmanager
@@ -23,13 +23,12 @@ async def serve_service(
     clock: Clock,
     tls: ServerTls,
     budget: ConnectionBudget,
-    limits: GrpcLimits = DEFAULT_GRPC_LIMITS,
 ) -> AsyncIterator[int]:
     """Yields the port. Raises what `Server.start` does."""
     endpoint = Endpoint(service)
 
     def new_connection(server: Server, deadlines: DeadlineSweep) -> GrpcConnection:
-        return GrpcConnection(server, endpoint, deadlines, limits, budget)
+        return GrpcConnection(server, endpoint, deadlines, _LIMITS, budget)
 
     server = Server(None, clock, new_connection=new_connection, tls=tls, budget=budget)
     service.figures.connection_count = lambda: server.connection_count

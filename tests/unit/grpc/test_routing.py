@@ -10,7 +10,7 @@ import pytest
 from roquet.broker.broker import Broker
 from roquet.clock import SystemClock
 from roquet.grpc.codes import Code, MessageType
-from roquet.grpc.in_broker import elsewhere
+from roquet.grpc.in_broker import remote_topics
 from roquet.grpc.in_broker.server import serve_grpc
 from roquet.grpc.schema import Message, pb
 from roquet.protocol.bodies.topics import TopicConfig
@@ -31,7 +31,7 @@ Places = dict[str, list[tuple[str, int]]]
 
 @pytest.fixture
 async def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LiveCluster]:
-    monkeypatch.setattr(elsewhere, "FRESH_S", 0.0)
+    monkeypatch.setattr(remote_topics, "FRESH_S", 0.0)
     async with live_cluster(tmp_path) as cluster:
         yield cluster
 
@@ -116,7 +116,7 @@ async def test_a_broker_without_an_endpoint_is_left_out_and_named_in_the_log(
     async with client_of(broker) as client:
         queues = (await client.call("QueryRoute", route())).message_queues
     assert list(places_in(queues)) == ["broker-a"]
-    (record,) = [each for each in caplog.records if each.name == elsewhere.__name__]
+    (record,) = [each for each in caplog.records if each.name == remote_topics.__name__]
     assert "broker-b" in record.getMessage()
 
 

@@ -10,9 +10,8 @@ from roquet.broker.broker import Broker
 from roquet.clock import Clock
 from roquet.grpc.calls import EndpointFigures
 from roquet.grpc.clients import RENEWAL_PAUSE_S
-from roquet.grpc.connection import GrpcLimits
 from roquet.grpc.in_broker.service import BrokerService
-from roquet.grpc.serving import DEFAULT_GRPC_LIMITS, serve_service
+from roquet.grpc.serving import serve_service
 from roquet.net.service import Services
 from roquet.protocol.host import Address
 
@@ -23,7 +22,6 @@ async def serve_grpc(
     broker: Broker,
     serving: Callable[[], Broker | None],
     clock: Clock,
-    limits: GrpcLimits = DEFAULT_GRPC_LIMITS,
     figures: EndpointFigures | None = None,
 ) -> AsyncIterator[int]:
     """Yields the port. `serving` is the current broker, None while it restarts; `figures` count.
@@ -36,6 +34,6 @@ async def serve_grpc(
         service = BrokerService(serving, services, figures or EndpointFigures())
         services.every("renew messages", RENEWAL_PAUSE_S, service.renew_held)
         async with serve_service(
-            place, service, clock, access.tls, access.connection_budget, limits
+            place, service, clock, access.tls, access.connection_budget
         ) as port:
             yield port

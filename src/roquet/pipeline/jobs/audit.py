@@ -114,10 +114,8 @@ class _Pair(NamedTuple):
     found: Side
 
 
-def topic_side(
-    selection: Selection, id_sql: str = ID_DEFAULT, key: str | None = KEY_DEFAULT
-) -> Side:
-    return Side(selection=selection, id=id_sql, key=key, order=_STORED_ORDER)
+def topic_side(selection: Selection, id_sql: str = ID_DEFAULT) -> Side:
+    return Side(selection=selection, id=id_sql, key=KEY_DEFAULT, order=_STORED_ORDER)
 
 
 def check_audit(plan: AuditPlan) -> list[_Pair]:

@@ -276,9 +276,7 @@ def _first_readable(
     return None
 
 
-def find_by_neighbours(
-    log: CommitLog, queue: ConsumeQueue, offset: int, size_max: int = SEARCH_SIZE_MAX
-) -> LogRecord | None:
+def find_by_neighbours(log: CommitLog, queue: ConsumeQueue, offset: int) -> LogRecord | None:
     """The record of message `offset`, searched between the records before and after it.
 
     None if it is not there, or if these are too far apart.
@@ -287,7 +285,7 @@ def find_by_neighbours(
     after = queue.entry(offset + 1)
     start = log.start if before is None or before.is_blank else before.physical_end
     end = log.end if after is None or after.is_blank else after.physical_offset
-    if not log.start <= start < end <= log.end or end - start > size_max:
+    if not log.start <= start < end <= log.end or end - start > SEARCH_SIZE_MAX:
         return None
     try:
         for record in log.scan(start, end):

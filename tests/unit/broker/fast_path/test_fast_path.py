@@ -231,7 +231,7 @@ async def test_a_pull_that_finds_nothing_waits(bed: BrokerBed) -> None:
     bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
     pull = common_pull("TopicA", 0, 1, wait_ms=15_000, opaque=5)
     client.connection.data_received(encode_command(pull))
-    assert bed.sleeper_count == 1
+    assert bed.waiting_pull_count == 1
     assert ways(bed) == (0, 0, 1, 0)
     client.connection.data_received(sends(6))
     # Whoever waits is woken by what comes by the fast path.
@@ -246,7 +246,7 @@ async def test_too_many_pulls_that_wait_are_refused(bed: BrokerBed) -> None:
         client.connection.data_received(encode_command(pull))
     refused = await client.replied()
     assert (refused.code, refused.opaque) == (ResponseCode.SYSTEM_BUSY, 6)
-    assert bed.sleeper_count == 1
+    assert bed.waiting_pull_count == 1
 
 
 async def test_a_reset_reaches_a_plain_pull(bed: BrokerBed) -> None:
@@ -307,7 +307,7 @@ async def test_what_is_not_safe_yet_is_not_pulled(sync_bed: BrokerBed) -> None:
     sync_bed.broker.tables.groups.find_or_create("plain-consumers", may_create=True)
     pull = encode_command(common_pull("TopicA", 0, 1, wait_ms=15_000, opaque=9))
     client.connection.data_received(sends(1) + pull)
-    assert sync_bed.sleeper_count == 1
+    assert sync_bed.waiting_pull_count == 1
     sync_disk(sync_bed)
     assert {(await client.replied()).opaque for _ in range(2)} == {1, 9}
 

@@ -243,11 +243,11 @@ async def test_a_new_group_on_an_old_topic_gets_the_last_message(tmp_path: Path)
 
 async def test_a_pop_waits_for_a_message(bed: BrokerBed, client: BedClient) -> None:
     asking = asyncio.create_task(pop(client, poll_time=15_000))
-    await eventually(lambda: bed.sleeper_count > 0)
+    await eventually(lambda: bed.waiting_pull_count > 0)
     bed.put(b"late", queue_id=1)
     bed.broker.messages.long_polls.announce(TOPIC, 1)
     assert (await asking).bodies == [b"late"]
-    assert bed.sleeper_count == 0
+    assert bed.waiting_pull_count == 0
     assert bed.broker.waiting.pop_polls.count == 0
 
 
@@ -287,7 +287,7 @@ async def test_a_client_that_leaves_waits_no_more(bed: BrokerBed, client: BedCli
     asking = asyncio.create_task(pop(client, poll_time=15_000))
     await eventually(lambda: bed.broker.waiting.pop_polls.count == 1)
     client.leave()
-    assert (bed.broker.waiting.pop_polls.count, bed.sleeper_count) == (0, 0)
+    assert (bed.broker.waiting.pop_polls.count, bed.waiting_pull_count) == (0, 0)
     asking.cancel()
 
 

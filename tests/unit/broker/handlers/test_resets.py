@@ -173,7 +173,7 @@ async def test_a_move_ends_the_waiting_of_a_pull(moved: BrokerBed, client: BedCl
 
     moved.broker.messages.long_polls.wait(Waiting(), 100)
     await reset(client, BEFORE_ALL, version=VERSION_5_5_0)
-    await eventually(lambda: not moved.sleeper_count)
+    await eventually(lambda: not moved.waiting_pull_count)
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ def long_polls(clock: FakeClock) -> LongPolls:
     return LongPolls(clock)
 
 
-def sleeper_count(long_polls: LongPolls) -> int:
-    """Both ways to find a sleeper know the same ones."""
+def waiting_pull_count(long_polls: LongPolls) -> int:
+    """Both ways to find a waiting pull know the same ones."""
     count = sum(map(len, long_polls._by_queue.values()))
     assert sum(map(len, long_polls._by_tick.values())) == count
     return count
@@ -55,7 +55,7 @@ async def test_a_message_that_came_before_the_registration_is_not_missed(
     puller.message_count = 1
     long_polls.wait(puller, 15)
     assert puller.answers == [1]
-    assert sleeper_count(long_polls) == 0
+    assert waiting_pull_count(long_polls) == 0
 
 
 async def test_messages_of_one_turn_wake_a_pull_once_with_all_of_them(
@@ -69,7 +69,7 @@ async def test_messages_of_one_turn_wake_a_pull_once_with_all_of_them(
     assert puller.answers == []
     await eventually(lambda: puller.answers)
     assert puller.answers == [3]
-    assert sleeper_count(long_polls) == 0
+    assert waiting_pull_count(long_polls) == 0
 
 
 async def test_only_pulls_of_the_queue_are_woken(long_polls: LongPolls) -> None:
@@ -91,7 +91,7 @@ async def test_a_pull_whose_filter_does_not_match_sleeps_on(long_polls: LongPoll
     long_polls.wait(puller, 15)
     long_polls.announce("orders", 3)
     await eventually(lambda: puller.look_count == 2)
-    assert sleeper_count(long_polls) == 1
+    assert waiting_pull_count(long_polls) == 1
     puller.message_count = 1
     long_polls.announce("orders", 3)
     await eventually(lambda: puller.answers)
@@ -137,7 +137,7 @@ async def test_a_pull_is_answered_when_its_time_is_over_and_not_before(
     assert short.answers == [None]
     clock.advance(14)
     await eventually(lambda: long.answers)
-    assert sleeper_count(long_polls) == 0
+    assert waiting_pull_count(long_polls) == 0
 
 
 async def test_a_forgotten_pull_is_neither_woken_nor_answered(
@@ -160,7 +160,7 @@ async def test_at_the_end_every_pull_is_answered_with_nothing(long_polls: LongPo
     long_polls.close()
     long_polls.wait(late, 15)
     assert waiting.answers == late.answers == [None]
-    assert sleeper_count(long_polls) == 0
+    assert waiting_pull_count(long_polls) == 0
 
 
 async def test_no_waiter_is_answered_twice_when_the_end_comes(
