@@ -109,7 +109,7 @@ def new_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        count=count, rate=rate, size=size, ratio=ratio, time=time, span=span, plain=visible
+        count=count, rate=rate, size=size, ratio=ratio, time=time, span=span, visible=visible
     )
     environment.globals.update(link=link, navigation=NAVIGATION)
     return environment

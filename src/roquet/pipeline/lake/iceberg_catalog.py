@@ -153,7 +153,7 @@ def open_catalog(
         if name in _STORE_PROPERTIES:
             properties[_STORE_PROPERTIES[name]] = value
     if storage.options:
-        properties["s3.retry-strategy-impl"] = f"{__name__}.PatientRetries"
+        properties["s3.retry-strategy-impl"] = f"{__name__}.StoreRetries"
     if reference.kind is CatalogKind.REST:
         try:
             return load_catalog(CATALOG_NAME, type="rest", uri=reference.uri, **properties)
@@ -178,7 +178,7 @@ def sqlite_file(storage: Storage, reference: CatalogReference, *, may_create: bo
 
 
 @final
-class PatientRetries(fs.AwsStandardS3RetryStrategy):  # type: ignore[misc]
+class StoreRetries(fs.AwsStandardS3RetryStrategy):  # type: ignore[misc]
     """A store that answers 503 is asked again. The library creates it by its name."""
 
     def __init__(self) -> None:

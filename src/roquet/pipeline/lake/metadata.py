@@ -100,7 +100,7 @@ def decode_settings(where: str, content: bytes) -> LakeSettings:
             " a newer Roquet created this lake"
         )
     if settings.file_rows_max <= 0:
-        raise BadLake(f"{where} has a grid of {settings.file_rows_max}, which must be positive")
+        raise BadLake(f"{where} has a `grid` (rows of a file) that is not positive")
     return settings
 
 

@@ -222,7 +222,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 **finished.first_offsets,
                 **{queue: each.min_offset for queue, each in states.items()},
             },
-            {**finished.born_ms, **_births(states)},
+            {**finished.born_ms, **_born_ms(states)},
         ).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -261,11 +261,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss:
             return FoundQueues(queues_of(self._reader, self._options), frozenset())
         found = existing_queues(self._reader, self._options)
-        patience = min(self._options.cluster.retry_timeout, MISSING_GRACE)
+        grace = min(self._options.cluster.retry_timeout, MISSING_GRACE)
         deleted = {
             topic
             for topic in found.missing
-            if topic in self._missing_topics or stays_missing(self._reader, topic, patience)
+            if topic in self._missing_topics or stays_missing(self._reader, topic, grace)
         }
         if deleted != found.missing:
             found = existing_queues(self._reader, self._options)
@@ -382,5 +382,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._committed = dict(self._committed) | changed
 
 
-def _births(states: Mapping[QueueRef, QueueState]) -> dict[QueueRef, int]:
+def _born_ms(states: Mapping[QueueRef, QueueState]) -> dict[QueueRef, int]:
     return {queue: each.born_ms for queue, each in states.items() if each.born_ms is not None}
