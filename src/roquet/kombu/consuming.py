@@ -129,7 +129,7 @@ class Prefetch:
         self._has_room.set()
 
 
-class Consuming(NamedTuple):
+class FeedContext(NamedTuple):
     """What all feeds of a connection need. `delayed` sends a message to a topic if it is not due
     yet, and returns whether it did."""
 
@@ -150,7 +150,7 @@ _tags = count(1)
 
 
 def _hand_over(
-    consuming: Consuming, held: Held, payload: Payload, message: ReceivedMessage, *, no_ack: bool
+    context: FeedContext, held: Held, payload: Payload, message: ReceivedMessage, *, no_ack: bool
 ) -> None:
     tag = str(next(_tags))
     properties = payload["properties"]
@@ -159,9 +159,9 @@ def _hand_over(
     # AMQP's flag: an earlier delivery may have been processed.
     payload["redelivered"] = payload.get("redelivered", False) or message.retry_count > 0
     if not no_ack:
-        consuming.held[tag] = held
+        context.held[tag] = held
         held.prefetch.enter()
-    consuming.pipe.put(KombuDelivery(tag, held.feed.queue, payload))
+    context.pipe.put(KombuDelivery(tag, held.feed.queue, payload))
 
 
 @final
@@ -173,11 +173,11 @@ class QueueFeed:
         queue: str,
         config: PushConsumerConfig,
         bindings: Iterable[Binding],
-        consuming: Consuming,
+        context: FeedContext,
     ) -> None:
         self.queue = queue
         self.topic = config.group
-        self._consuming = consuming
+        self._context = context
         self._clock = SystemClock()
         self._subscriptions = Subscriptions(config.namespace)
         self._bindings: dict[str, set[Binding]] = {}
@@ -260,10 +260,10 @@ class QueueFeed:
         if not any(each.takes(message.tags, routing_key_of(payload)) for each in bindings):
             self._deliveries.end(delivery)
             return False
-        if await self._consuming.delayed(payload, self.topic):
+        if await self._context.delayed(payload, self.topic):
             self._deliveries.end(delivery)
             return False
-        _hand_over(self._consuming, Held(self, prefetch, delivery), payload, message, no_ack=no_ack)
+        _hand_over(self._context, Held(self, prefetch, delivery), payload, message, no_ack=no_ack)
         if no_ack:
             self._deliveries.end(delivery)
         else:
@@ -285,14 +285,14 @@ class TransientFeed:
         queue: str,
         admin: AsyncAdmin,
         prefetch: Prefetch,
-        consuming: Consuming,
+        context: FeedContext,
         *,
         no_ack: bool,
     ) -> None:
         self.queue = queue
         self._admin = admin
         self._prefetch = prefetch
-        self._consuming = consuming
+        self._context = context
         self._no_ack = no_ack
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -329,7 +329,7 @@ class TransientFeed:
             return
         await self._prefetch.until_room()
         _hand_over(
-            self._consuming,
+            self._context,
             Held(self, self._prefetch, None),
             payload,
             message,

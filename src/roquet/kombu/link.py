@@ -32,8 +32,8 @@ from roquet.client.push.config import PushConsumerConfig
 from roquet.client.push.outcome import DeadLetter
 from roquet.client.reader.reader import AsyncTopicReader
 from roquet.kombu.consuming import (
-    Consuming,
     DeliveryPipe,
+    FeedContext,
     Held,
     Payload,
     Positions,
@@ -109,7 +109,7 @@ class Link:
         self._feeds: dict[FeedKey, QueueFeed | TransientFeed] = {}
         self._prefetches: dict[int, Prefetch] = {}
         self._held: dict[str, Held] = {}
-        self._consuming = Consuming(self.pipe, self._held, self._delayed)
+        self._context = FeedContext(self.pipe, self._held, self._delayed)
         # Whether brokers have timers; True until one has not.
         self._has_timers = True
 
@@ -321,7 +321,7 @@ class Link:
         channel_id, queue = key
         prefetch = self._prefetch(channel_id)
         if (bound := self._transient.get(queue)) is not None:
-            feed = TransientFeed(queue, self._admin, prefetch, self._consuming, no_ack=no_ack)
+            feed = TransientFeed(queue, self._admin, prefetch, self._context, no_ack=no_ack)
             self._feeds[key] = feed
             for binding, positions in bound.items():
                 feed.bind(binding, positions)
@@ -348,7 +348,7 @@ class Link:
             queue_count_max=_AHEAD_COUNT,
             **self._shared,
         )
-        feed = QueueFeed(key[1], config, [Binding(topic), *bindings], self._consuming)
+        feed = QueueFeed(key[1], config, [Binding(topic), *bindings], self._context)
         await feed.open()
         self._feeds[key] = feed
         return feed
