@@ -15,7 +15,7 @@ from roquet.broker.supervisor import BrokerSupervisor
 from roquet.cli.serving.grpc_endpoint import grpc_endpoint
 from roquet.clock import SystemClock
 from roquet.grpc.codes import Code
-from roquet.grpc.in_broker import elsewhere
+from roquet.grpc.in_broker import remote_topics
 from roquet.grpc.schema import pb
 from roquet.net.tls.settings import TlsMode, TlsSettings
 from tests.support.certificates import Authority
@@ -89,7 +89,7 @@ async def test_after_a_restart_in_place_the_endpoint_is_still_registered(
 async def test_a_slave_sends_clients_to_its_master(
     place: SecretPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elsewhere, "FRESH_S", 0.0)
+    monkeypatch.setattr(remote_topics, "FRESH_S", 0.0)
     one = await place.start("one", BrokerRole.ASYNC_MASTER, 1, ack_policy=AckPolicy.ONE)
     two = await place.start("two", BrokerRole.SLAVE, 2, ack_policy=AckPolicy.ONE)
     one.broker.tables.topics.find_or_create("TopicA", 1)
