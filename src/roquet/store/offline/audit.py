@@ -53,6 +53,10 @@ _Keys: TypeAlias = npt.NDArray[np.void]
 # Place and hash of keys; each is a whole number, because sets of those are quick.
 _Codes: TypeAlias = npt.NDArray[np.int64]
 
+# What is wrong with entries.
+DIFFERENT_ENTRY: Final = "differs from the log"
+STRAY_ENTRY: Final = "of no record in the log"
+
 _BACKUP: Final = ".bak"
 _READ_SIZE: Final = 1 << 20
 # Others have to be JSON, of whatever form.
@@ -90,9 +94,9 @@ def entry_faults(
     is_empty = found == np.zeros(1, found.dtype)
     if extent.is_closed:
         yield from _runs(is_real & is_empty, first_offset, "missing")
-    yield from _runs(is_real & ~is_empty & (found != rebuilt), first_offset, "differs from the log")
+    yield from _runs(is_real & ~is_empty & (found != rebuilt), first_offset, DIFFERENT_ENTRY)
     is_stray = ~is_real & ~is_empty & ~_is_excused(found, extent)
-    yield from _runs(is_stray, first_offset, "of no record in the log")
+    yield from _runs(is_stray, first_offset, STRAY_ENTRY)
 
 
 def _is_excused(found: Entries, extent: LogExtent) -> _Mask:

@@ -32,6 +32,8 @@ from tests.support.lake_rows import (
     staged_rows,
 )
 
+# Of the error when another process has the same role.
+BUSY = "one of a kind at a time"
 SETTINGS = LakeSettings(file_rows_max=100)
 LATER = NOON + timedelta(days=9)
 
@@ -90,7 +92,7 @@ def test_a_file_that_the_last_entry_lists_and_that_is_missing_is_reported(tmp_pa
 
 
 def test_a_second_writer_is_refused_while_the_first_one_lives(tmp_path: Path) -> None:
-    with Lake.open(tmp_path, SETTINGS), pytest.raises(BadLake, match="one of a kind at a time"):
+    with Lake.open(tmp_path, SETTINGS), pytest.raises(BadLake, match=BUSY):
         Lake.open(tmp_path, SETTINGS)
     Lake.open(tmp_path, SETTINGS).close()
 
@@ -160,7 +162,7 @@ def test_whether_a_role_is_taken_is_known_without_opening_the_lake(tmp_path: Pat
     check_free(tmp_path / "none", LakeRole.WRITER)
     with Lake.open(tmp_path, SETTINGS):
         check_free(tmp_path, LakeRole.COMPACTOR)
-        with pytest.raises(BadLake, match="one of a kind at a time"):
+        with pytest.raises(BadLake, match=BUSY):
             check_free(tmp_path, LakeRole.WRITER)
     check_free(tmp_path, LakeRole.WRITER)
 
@@ -207,7 +209,7 @@ def test_an_entry_that_appears_at_the_last_moment_wins(tmp_path: Path) -> None:
         log = tmp_path / "_roquet/log"
         # It is there, and cannot be read yet: as if it came after the log was read.
         (log / f"{1:020}.json").symlink_to(log / "nowhere")
-        with pytest.raises(BadLake, match="one of a kind at a time"):
+        with pytest.raises(BadLake, match=BUSY):
             lake.publish([late])
     assert parquet_names(tmp_path) == []
 

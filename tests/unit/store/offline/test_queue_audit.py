@@ -4,7 +4,9 @@ import pytest
 from roquet.store.consume_queue import BLANK_SIZE
 from roquet.store.errors import DamagedRange
 from roquet.store.offline.audit import (
+    DIFFERENT_ENTRY,
     ENTRY_TYPE,
+    STRAY_ENTRY,
     Entries,
     EntryFault,
     LogExtent,
@@ -39,15 +41,15 @@ def test_equal_entries_are_right() -> None:
 @pytest.mark.parametrize("wrong", [(1101, 100, 8), (1100, 101, 8), (1100, 100, 9), (-1, -1, -1)])
 def test_another_place_size_or_code_is_not_what_the_log_says(wrong: tuple[int, int, int]) -> None:
     assert faults((FIRST, wrong, THIRD), (FIRST, SECOND, THIRD)) == [
-        EntryFault(41, 41, "differs from the log")
+        EntryFault(41, 41, DIFFERENT_ENTRY)
     ]
 
 
 def test_neighbours_are_reported_together() -> None:
     found = (SECOND, FIRST, THIRD, FIRST)
     assert faults(found, (FIRST, SECOND, THIRD, THIRD)) == [
-        EntryFault(40, 41, "differs from the log"),
-        EntryFault(43, 43, "differs from the log"),
+        EntryFault(40, 41, DIFFERENT_ENTRY),
+        EntryFault(43, 43, DIFFERENT_ENTRY),
     ]
 
 
@@ -60,12 +62,8 @@ def test_the_owner_of_an_open_store_adds_what_is_missing() -> None:
 
 
 def test_an_entry_without_a_record_is_a_stray() -> None:
-    assert faults((FIRST, SECOND), (FIRST, EMPTY)) == [
-        EntryFault(41, 41, "of no record in the log")
-    ]
-    assert faults((FIRST, SECOND), (FIRST, BLANK)) == [
-        EntryFault(41, 41, "of no record in the log")
-    ]
+    assert faults((FIRST, SECOND), (FIRST, EMPTY)) == [EntryFault(41, 41, STRAY_ENTRY)]
+    assert faults((FIRST, SECOND), (FIRST, BLANK)) == [EntryFault(41, 41, STRAY_ENTRY)]
 
 
 def test_records_behind_the_end_are_excused_in_an_open_store_only() -> None:
@@ -83,5 +81,5 @@ def test_damaged_records_are_excused() -> None:
     extent = LogExtent(1000, 5000, [DamagedRange(1100, 1200, "torn")], is_closed=True)
     assert faults((FIRST, SECOND, THIRD), (FIRST, BLANK, THIRD), extent) == []
     assert faults((FIRST, THIRD, THIRD), (FIRST, BLANK, THIRD), extent) == [
-        EntryFault(41, 41, "of no record in the log")
+        EntryFault(41, 41, STRAY_ENTRY)
     ]

@@ -11,6 +11,7 @@ from roquet.disk import SystemDisk
 from roquet.protocol.messages.message import SysFlag
 from roquet.store.errors import BadStoreDirectory
 from roquet.store.message_store import MessageStore
+from roquet.store.offline.audit import DIFFERENT_ENTRY
 from roquet.store.offline.verify import Verification, verify
 from tests.support.drafts import draft
 from tests.support.fake_clock import FakeClock
@@ -140,9 +141,7 @@ def test_every_byte_of_an_entry_is_compared(root: Path) -> None:
     path = root / "consumequeue" / "Topic1" / "0" / f"{0:020d}"
     for position in range(20):
         flip(path, 60 + position, 1)
-        assert fault_texts(root) == ["queue Topic1/0: offsets 3 to 3: differs from the log"], (
-            position
-        )
+        assert fault_texts(root) == [f"queue Topic1/0: offsets 3 to 3: {DIFFERENT_ENTRY}"], position
         flip(path, 60 + position, 1)
     assert fault_texts(root) == []
 
