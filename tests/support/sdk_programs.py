@@ -1,4 +1,4 @@
-"""Programs with the official SDKs of 5.x, one for each language, that tell the same stories.
+"""Programs with the official SDKs of 5.x, one for each language, for the same stories.
 
 A program gets "STORY TOPIC GROUP" per line and answers each with a JSON text: the same one in every
 language, so one table of expectations judges all of them. The sources are in
@@ -11,6 +11,7 @@ import os
 import queue
 import shutil
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -66,7 +67,7 @@ class SdkProgram:
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
-    def tell(self, story: str, topic: str, group: str = "none") -> Any:
+    def run(self, story: str, topic: str, group: str = "none") -> Any:
         """What came out. Raises SdkFailed."""
         self.begin(story, topic, group)
         return self.result(story)
@@ -134,6 +135,10 @@ def java_command(home: Path) -> list[str | Path]:
     classes = _built("java", compile_to)
     path = os.pathsep.join((str(classes), f"{jars}/*"))
     return ["java", *QUICK_SMALL_JVM, f"-Duser.home={home}", "-cp", path, "Sdk"]
+
+
+def python_command() -> list[str | Path]:
+    return [sys.executable, _SOURCES / "python" / "sdk.py"]
 
 
 def missing_go() -> str | None:

@@ -1,4 +1,4 @@
-"""The stories that programs of `sdk_programs` tell, what has to come out, and where they are told.
+"""The stories that programs of `sdk_programs` run, what has to come out, and the servers for them.
 
 `STORIES` is what docs/compatibility.md is made of, too: the features of every SDK that are tested.
 """
@@ -13,7 +13,9 @@ from roquet.protocol.bodies.body import write_body
 from roquet.protocol.bodies.groups import CustomizedRetry, GroupConfig, GroupRetryPolicy
 from roquet.protocol.codes import RequestCode
 from tests.support.accounts import Signer
+from tests.support.apache import ApacheBroker
 from tests.support.blocking_peer import BlockingPeer
+from tests.support.jars import ApacheVersion
 from tests.support.our_cluster import OurBroker, OurNameServer, OurProxy
 from tests.support.ports import free_port
 from tests.support.sdk_programs import SdkProgram
@@ -70,9 +72,9 @@ STORIES: Final[Mapping[str, Story]] = {
 
 # What each SDK cannot do, or no test has it do. Go knows no recall, Rust nothing but simple
 # consumers; Node knows no customized retry policies, and so does not retry in order.
-NOT_TOLD: Final[Mapping[str, tuple[str, ...]]] = {
+LACKING: Final[Mapping[str, tuple[str, ...]]] = {
     "Java 5.2.0": (),
-    "Python 5.1.2": ("sql", "again", "recall", "ordered_dead", "share"),
+    "Python 5.1.2": (),
     "Go 5.1.3": ("recall", "share"),
     "Node.js 1.0.8": ("ordered_dead", "share"),
     "Rust 5.0.0": ("again", "push", "recall", "dead", "ordered_dead", "share"),
@@ -82,7 +84,8 @@ NOT_TOLD: Final[Mapping[str, tuple[str, ...]]] = {
 class SdkWorld:
     """A name server and a broker with an endpoint, or a proxy; `settings` are the broker's.
 
-    `operator` makes topics, where accounts are needed.
+    `operator` makes topics, where accounts are needed. A broker of Apache has no endpoint: it
+    needs the proxy.
     """
 
     def __init__(
@@ -92,14 +95,21 @@ class SdkWorld:
         operator: Signer | None = None,
         *,
         has_proxy: bool = False,
+        apache: ApacheVersion | None = None,
     ) -> None:
         self.names = OurNameServer(directory / "names")
         port = free_port()
         self.endpoint = f"127.0.0.1:{port}"
-        configuration = {**_SETTINGS, "grpcPort": str(port), **(settings or {})}
-        self.broker = OurBroker(
-            directory / "broker", self.names.address, configuration=configuration
-        )
+        configuration = {**_SETTINGS, **(settings or {})}
+        place = directory / "broker"
+        self.broker: OurBroker | ApacheBroker
+        if apache is None:
+            configuration["grpcPort"] = str(port)
+            self.broker = OurBroker(place, self.names.address, configuration=configuration)
+        else:
+            self.broker = ApacheBroker(
+                apache, place, self.names.address, configuration=configuration
+            )
         self._proxy: OurProxy | None = None
         if has_proxy:
             self._proxy = OurProxy(directory / "proxy", self.names.address)
@@ -107,8 +117,8 @@ class SdkWorld:
         self._credentials = Credentials(*operator) if operator else None
         self._count = 0
 
-    def told(self, program: SdkProgram, name: str) -> Any:
-        """A story with a topic and a group of its own."""
+    def outcome(self, program: SdkProgram, name: str) -> Any:
+        """Of a story with a topic and a group of its own."""
         story = STORIES[name]
         self._count += 1
         topic = f"{name}-{self._count}"
@@ -117,7 +127,7 @@ class SdkWorld:
         self.make_group(group, is_ordered=story.is_ordered, retries=story.retries)
         if "dead" in name:
             self.make_topic(f"%DLQ%{group}", "NORMAL", 1)
-        return program.tell(name.removeprefix("ordered_"), topic, group)
+        return program.run(name.removeprefix("ordered_"), topic, group)
 
     def make_topic(self, topic: str, kind: str = "NORMAL", queue_count: int = 4) -> None:
         with Admin(self.names.address, credentials=self._credentials) as admin:

@@ -60,7 +60,7 @@ def crossing(
 
 
 def test_remoting_gets_all_that_a_message_of_grpc_has(crossing: Crossing) -> None:
-    (message_id,) = crossing.made().sdk.tell("send", crossing.topic)
+    (message_id,) = crossing.made().sdk.run("send", crossing.topic)
     (found,) = crossing.consumed(1)
     assert (found.body, found.message_id, found.reconsume_times) == (b"by gRPC", message_id, 0)
     wanted = {"TAGS": "new", "KEYS": "k1 k2", "city": "Rome", "UNIQ_KEY": message_id}
@@ -70,7 +70,7 @@ def test_remoting_gets_all_that_a_message_of_grpc_has(crossing: Crossing) -> Non
 def test_grpc_gets_all_that_a_message_of_remoting_has(crossing: Crossing) -> None:
     properties = {"TAGS": "old", "KEYS": "k1 k2", "city": "Rome", "__SHARDINGKEY": "orders-1"}
     message_id = crossing.made().send(b"by remoting", **properties)
-    *found, born_ms = crossing.sdk.tell("read", crossing.topic, crossing.group)
+    *found, born_ms = crossing.sdk.run("read", crossing.topic, crossing.group)
     assert found == [
         message_id,
         "by remoting",
@@ -87,12 +87,12 @@ def test_grpc_gets_all_that_a_message_of_remoting_has(crossing: Crossing) -> Non
 def test_grpc_unpacks_what_remoting_compressed(crossing: Crossing) -> None:
     text = "compressed " * 2000
     crossing.made().send(text.encode())
-    found = crossing.sdk.tell("read", crossing.topic, crossing.group)
+    found = crossing.sdk.run("read", crossing.topic, crossing.group)
     assert found[1] == text
 
 
 def test_a_message_group_is_a_sharding_key(crossing: Crossing) -> None:
-    crossing.made("FIFO").sdk.tell("order", crossing.topic)
+    crossing.made("FIFO").sdk.run("order", crossing.topic)
     found = sorted(crossing.consumed(20), key=lambda each: (each.queue_id, each.queue_offset))
     for key in ("orders-0", "orders-1"):
         of_key = [each for each in found if each.properties["__SHARDINGKEY"] == key]
@@ -101,11 +101,11 @@ def test_a_message_group_is_a_sharding_key(crossing: Crossing) -> None:
 
 
 def test_a_message_of_grpc_is_retried_by_remoting(crossing: Crossing) -> None:
-    crossing.made().sdk.tell("send", crossing.topic)
+    crossing.made().sdk.run("send", crossing.topic)
     found = crossing.consumed(2, failures=1)
     assert [each.reconsume_times for each in found] == [0, 1]
 
 
 def test_a_delayed_message_of_remoting_comes_to_grpc(crossing: Crossing) -> None:
     crossing.made().send(b"later", DELAY="1")
-    assert crossing.sdk.tell("read", crossing.topic, crossing.group)[1] == "later"
+    assert crossing.sdk.run("read", crossing.topic, crossing.group)[1] == "later"

@@ -40,7 +40,7 @@ QUICK = ("simple", "push", "fifo", "delay", "transactions", "dead", "ordered_dea
     ],
 )
 def test_the_java_sdk_can_do(story: str, world: SdkWorld, java_sdk: SdkProgram) -> None:
-    assert world.told(java_sdk, story) == STORIES[story].expected
+    assert world.outcome(java_sdk, story) == STORIES[story].expected
 
 
 @pytest.mark.full("another JVM, and the time a killed consumer has to come back")
@@ -49,10 +49,10 @@ def test_messages_of_a_killed_consumer_come_to_others(
 ) -> None:
     world.make_topic("killed")
     with SdkProgram(java_command(tmp_path), tmp_path, world.endpoint) as other:
-        assert other.tell("hold", "killed", "mortal") == ["held"]
+        assert other.run("hold", "killed", "mortal") == ["held"]
         other.kill()
         killed_s = time.monotonic()
-        found = java_sdk.tell("read", "killed", "mortal")
+        found = java_sdk.run("read", "killed", "mortal")
     assert found[1] == "held"
     assert time.monotonic() - killed_s < 15
 
@@ -62,25 +62,25 @@ def test_clients_go_on_after_a_restart_of_the_endpoint(
     world: SdkWorld, java_sdk: SdkProgram
 ) -> None:
     world.make_topic("restarted")
-    assert java_sdk.tell("start", "restarted", "patient")
+    assert java_sdk.run("start", "restarted", "patient")
     world.broker.stop()
     world.broker.start()
-    assert java_sdk.tell("finish", "restarted", "patient") == [True, True]
+    assert java_sdk.run("finish", "restarted", "patient") == [True, True]
 
 
 @pytest.mark.full("the same as in quick tests, each with a JVM of its own")
 def test_tls_and_plain_clients_come_to_one_port(world: SdkWorld, tmp_path: Path) -> None:
     with SdkProgram(java_command(tmp_path), tmp_path, world.endpoint, "tls") as program:
-        assert world.told(program, "simple") == STORIES["simple"].expected
+        assert world.outcome(program, "simple") == STORIES["simple"].expected
 
 
 def test_a_missing_topic_is_named(java_sdk: SdkProgram) -> None:
-    assert "topic 'not-there' does not exist" in java_sdk.tell("refused", "not-there")
+    assert "topic 'not-there' does not exist" in java_sdk.run("refused", "not-there")
 
 
 def test_what_a_topic_takes_is_named(world: SdkWorld, java_sdk: SdkProgram) -> None:
     world.make_topic("strict", "FIFO")
-    assert "FIFO" in java_sdk.tell("refused", "strict")
+    assert "FIFO" in java_sdk.run("refused", "strict")
 
 
 @pytest.mark.full("two more JVMs")
@@ -91,14 +91,14 @@ def test_rights_are_those_of_the_account(tmp_path: Path) -> None:
     with SdkWorld(tmp_path / "world", settings, OPERATOR) as world:
         world.make_topic("guarded")
         results = [
-            _told_by(world, tmp_path / name, *account)
+            _refusal_of(world, tmp_path / name, *account)
             for name, account in (("known", WRITER), ("liar", (WRITER.access_key, "wrong")))
         ]
     assert results[0] == "sent"
     assert "the signature of access key 'writer-key' is not valid" in results[1]
 
 
-def _told_by(world: SdkWorld, home: Path, *account: str) -> str:
+def _refusal_of(world: SdkWorld, home: Path, *account: str) -> str:
     with SdkProgram(java_command(home), home, world.endpoint, *account) as program:
-        found: str = program.tell("refused", "guarded")
+        found: str = program.run("refused", "guarded")
     return found

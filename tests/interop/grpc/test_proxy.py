@@ -194,4 +194,4 @@ def java_sdk(world: SdkWorld, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.mark.parametrize("story", STORIES)
 def test_the_java_sdk_can_do(story: str, world: SdkWorld, java_sdk: SdkProgram) -> None:
-    assert world.told(java_sdk, story) == STORIES[story].expected
+    assert world.outcome(java_sdk, story) == STORIES[story].expected

@@ -1,9 +1,6 @@
 """The official Python SDK of 5.x at a cluster of two brokers, each with an endpoint."""
 
 import asyncio
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,11 +16,10 @@ from tests.support.grpc_requests import ENDPOINTS
 from tests.support.jars import ApacheVersion
 from tests.support.our_cluster import OurBroker, OurCluster
 from tests.support.ports import free_port
+from tests.support.sdk_programs import SdkProgram, python_command
 
 pytestmark = pytest.mark.xdist_group("python-sdk")
 
-PROGRAM = Path(__file__).with_name("python_sdk.py")
-TIMEOUT_S = 120.0
 BODIES = [f"spread {index:02}" for index in range(16)]
 
 
@@ -43,19 +39,11 @@ ONE = pytest.param(1, marks=pytest.mark.full("like the one with both, with a rou
 
 @pytest.mark.parametrize("named_count", [ONE, 2])
 def test_a_client_sends_to_all_brokers_and_receives_from_all(
-    cluster: OurCluster, named_count: int
+    cluster: OurCluster, named_count: int, tmp_path: Path
 ) -> None:
-    endpoints = cluster.ready_line.partition("grpc=")[2].split(",")
-    done = subprocess.run(
-        [sys.executable, PROGRAM, ";".join(endpoints[:named_count]), "spread"],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-        env={"HOME": str(cluster.directory)},
-    )
-    assert done.returncode == 0, done.stderr[-3000:] + cluster.log_tail()
-    assert json.loads(done.stdout.splitlines()[-1]) == [BODIES, BODIES]
+    endpoints = ";".join(cluster.ready_line.partition("grpc=")[2].split(",")[:named_count])
+    with SdkProgram(python_command(), tmp_path / "sdk", endpoints) as sdk:
+        assert sdk.run("spread", "normal", "readers") == [BODIES, BODIES]
     with Admin(cluster.name_server) as admin:
         queues = admin.topic_statistics("normal").queues
     assert {each.queue.broker_name for each in queues if each.message_count} == {
