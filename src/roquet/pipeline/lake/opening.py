@@ -373,14 +373,14 @@ def bodies_again(place: LakePlace, lake_format: LakeFormat, given: BodyOptions) 
 
     Raises BadLake if both decode bodies, but not in the same way.
     """
-    found = bodies_of(place, lake_format, given)
-    there = None if found.seen is None else read_body_schema(found.seen).framing
-    if there not in (None, found.framing):
+    stored = _stored_schema(place)
+    there = None if stored is None else read_body_schema(stored).framing
+    if None not in (there, given.framing) and there != given.framing:
         raise BadLake(
             f"another job decodes the bodies of {place} by {there}, and this one by"
-            f" {found.framing}: a lake has one way at a time"
+            f" {given.framing}: a lake has one way at a time"
         )
-    return found
+    return bodies_of(place, lake_format, given)
 
 
 def _stored_schema(place: LakePlace) -> str | None:

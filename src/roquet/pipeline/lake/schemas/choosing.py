@@ -49,6 +49,17 @@ class BodyOptions:
     registry: str | None = None
     infer: bool = False
 
+    @property
+    def framing(self) -> Framing | None:
+        """How bodies name their schema; None without an option, as the lake decides."""
+        if self.json_schema is not None or self.infer:
+            return Framing.JSON
+        if self.avro_schemas:
+            return Framing.AVRO
+        if self.protobuf_schema is not None:
+            return Framing.PROTOBUF
+        return Framing.REGISTRY if self.registry is not None else None
+
     def check(self) -> None:
         """Raises BadOption."""
         given = [
