@@ -4,13 +4,14 @@ Programs for Spark are run in tests/pipeline, which has the machine for itself.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
+from kombu import pools
 
 from roquet.broker.settings import apache_keys
 from roquet.cli.admin_commands.access import ConfigFile
@@ -90,13 +91,20 @@ def test_settings_can_be_read(page: Path, block: Block) -> None:
     READERS[block.language](block.text)
 
 
-@pytest.mark.parametrize("page", PAGES_TO_RUN, ids=name_of)
-def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def cluster() -> Iterator[BlockingCluster]:
     with BlockingCluster() as cluster:
-        run = PageRun(cluster, tmp_path)
-        for block in blocks_of(page):
-            run.follow(block)
-        run.end()
+        yield cluster
+        # Celery keeps connections as long as a program runs, which here is longer than the page.
+        pools.reset()
+
+
+@pytest.mark.parametrize("page", PAGES_TO_RUN, ids=name_of)
+def test_a_page_does_what_it_shows(page: Path, cluster: BlockingCluster, tmp_path: Path) -> None:
+    run = PageRun(cluster, tmp_path)
+    for block in blocks_of(page):
+        run.follow(block)
+    run.end()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
