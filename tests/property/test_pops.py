@@ -22,7 +22,10 @@ RECORD_COUNT_MAX = 6
 Step = tuple[str, tuple[Any, ...]]
 
 steps = st.one_of(
-    st.tuples(st.just("pop"), st.tuples(st.integers(1, 5), st.sampled_from((5, 1_000, 60_000)))),
+    st.tuples(
+        st.just("pop"),
+        st.tuples(st.sampled_from((1, 2, 5, 31, 32)), st.sampled_from((5, 1_000, 60_000))),
+    ),
     st.tuples(st.just("ack"), st.tuples(st.integers(0, 30))),
     st.tuples(st.just("change"), st.tuples(st.integers(0, 30), st.sampled_from((5, 30_000)))),
     st.tuples(st.just("move"), st.tuples(st.integers(0, 10))),

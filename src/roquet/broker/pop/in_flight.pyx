@@ -73,7 +73,7 @@ cdef class CheckPoint:
         self.place = place
         self.is_suspended = is_suspended
         self.count = len(offsets)
-        self.open_bits = ((1 << self.count) - 1) & ~acked_bits
+        self.open_bits = _first_bits(self.count) & ~acked_bits
 
     @property
     def is_open(self):
@@ -86,7 +86,7 @@ cdef class CheckPoint:
 
     @property
     def acked_bits(self):
-        return ((1 << self.count) - 1) & ~self.open_bits
+        return _first_bits(self.count) & ~self.open_bits
 
     def index_of(self, offset):
         """Of a message that is out; None if it is not, or never was."""
@@ -243,6 +243,11 @@ cdef class InFlight:
         else:
             self.counts.pop(queue, None)
         return 0
+
+
+cdef object _first_bits(Py_ssize_t count):
+    """As many as there are: as C integers, 32 of them would be none."""
+    return (<object>1 << count) - 1
 
 
 cdef list _indexes(object bits, CheckPoint point):

@@ -1,5 +1,7 @@
 """Messages that are out: what is due when, and what the journal still needs."""
 
+import pytest
+
 from roquet.broker.pop.in_flight import CheckPoint, InFlight, Place, PopKey, QueueOfGroup
 
 QUEUE = QueueOfGroup("workers", "orders", 3)
@@ -28,6 +30,19 @@ def test_what_is_due_for_longest_comes_first() -> None:
     in_flight.ack(early, (10, 11))
     assert in_flight.first_due(199) is None
     assert in_flight.first_due(200) is late
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 64, 65])
+def test_as_many_messages_are_out_as_were_popped(count: int) -> None:
+    in_flight = InFlight()
+    one = point(count=count)
+    in_flight.add(one)
+    assert (in_flight.count, one.open_offsets) == (count, list(range(count)))
+    in_flight.ack(one, (count - 1,))
+    assert (one.acked_bits, in_flight.first_due(100)) == (
+        1 << count - 1,
+        one if count > 1 else None,
+    )
 
 
 def test_a_message_is_acknowledged_once() -> None:
