@@ -21,6 +21,7 @@ from roquet.cli.spark.arguments import (
     place_of,
     place_text,
 )
+from roquet.cli.spark.running import failures_reported
 from roquet.reporting import FINISHED, MISUSED, Reporter
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _run(given: Namespace) -> int:
 
     try:
         with (
-            reporter.failures_reported(),
+            failures_reported(reporter, given),
             reporter.late_progress("messages") as progress,
             run_sql(given.statement, _tables(given), progress.advance) as result,
         ):

@@ -17,6 +17,7 @@ from tests.support.command_line import Finished, roquet
 from tests.support.drafts import draft
 from tests.support.eventually import wait_until
 from tests.support.lake_rows import message_batch, staged_rows
+from tests.support.ports import free_port
 from tests.support.stores import opened
 from tests.unit.cli.conftest import Shop
 
@@ -29,6 +30,16 @@ def test_a_statement_over_topics_prints_a_table(shop: Shop) -> None:
         "brokerName  messages\n----------  --------\nbroker-a           3\nbroker-b           2\n",
         "",
     )
+
+
+def test_a_name_server_that_does_not_listen_is_asked_once() -> None:
+    """It used to be retried for a minute."""
+    address = f"127.0.0.1:{free_port()}"
+    found = roquet("sql", "select 1 from orders", "-n", address)
+    assert found.exit_code == 1
+    (line,) = found.stderr.splitlines()
+    assert line.startswith(f"roquet sql: no name server answered at {address} (-n): ")
+    assert line.endswith("start one with roquet up, or set the address with -n HOST:PORT")
 
 
 def test_rows_are_printed_as_csv_or_json(tmp_path: Path) -> None:

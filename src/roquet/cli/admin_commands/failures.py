@@ -99,12 +99,16 @@ def failure_of(error: RoquetError, access: Access | None) -> Failure:
 
 
 def _no_name_server(error: NoNameServer, access: Access | None) -> str:
-    reasons = "; ".join(error.reasons)
     if access is None:
-        return f"no name server answered ({reasons})"
+        return f"no name server answered ({'; '.join(error.reasons)})"
+    return no_name_server_text(error, access.name_server, access.name_server_from)
+
+
+def no_name_server_text(error: NoNameServer, name_server: str, origin: str) -> str:
+    """`origin` is where the address was set: what to change if it is wrong."""
+    reasons = "; ".join(error.reasons)
     remedy = tls_remedy(reasons) or "start one with roquet up, or set the address with -n HOST:PORT"
-    where = f"{access.name_server} ({access.name_server_from})"
-    return f"no name server answered at {where}: {reasons}; {remedy}"
+    return f"no name server answered at {name_server} ({origin}): {reasons}; {remedy}"
 
 
 def _refused(error: RequestRefused) -> str:

@@ -1,5 +1,6 @@
 """How a job runs: with a Spark session if it needs one, to its end or until it is interrupted."""
 
+import os
 import signal
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
@@ -8,6 +9,7 @@ from importlib.util import find_spec
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
+from roquet.cli.admin_commands.access import name_server_of, read_config_file
 from roquet.reporting import Reporter
 
 if TYPE_CHECKING:
@@ -30,10 +32,25 @@ def run_job(name: str, run: Callable[[Reporter, Namespace], int], given: Namespa
     from roquet.pipeline.connections import close_readers  # noqa: PLC0415
 
     try:
-        with reporter.failures_reported():
+        with failures_reported(reporter, given):
             return run(reporter, given)
     finally:
         close_readers()
+
+
+@contextmanager
+def failures_reported(reporter: Reporter, given: Namespace) -> Iterator[None]:
+    """As those of the reporter; with the words of all commands if no name server answers."""
+    from roquet.cli.admin_commands.failures import no_name_server_text  # noqa: PLC0415
+    from roquet.client.errors import NoNameServer  # noqa: PLC0415
+
+    with reporter.failures_reported():
+        try:
+            yield
+        except NoNameServer as error:
+            file = read_config_file(os.environ)
+            place = name_server_of(given.name_server, os.environ, file)
+            reporter.fail(no_name_server_text(error, *place))
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import final
 
 import pyarrow as pa
 
-from roquet.pipeline.connections import retried, topic_reader
+from roquet.pipeline.connections import topic_reader
 from roquet.pipeline.limits import ReadLimits
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import ReadOptions
@@ -23,8 +23,8 @@ class TopicTables:
 
     def names(self) -> list[str]:
         reading = read_options(ReadOptions, {**self._options, "topicPattern": ".*"})
-        reader = topic_reader(reading.cluster, pull_group(reading))
-        return retried(reader.topics, reading.cluster.retry_timeout)
+        # Asked once: somebody waits, and an address that is wrong stays wrong.
+        return topic_reader(reading.cluster, pull_group(reading)).topics()
 
     def table(self, name: str, on_rows: Callable[[int], None]) -> MessageTable:
         reading = read_options(ReadOptions, {**self._options, "topic": name})
