@@ -13,7 +13,7 @@ _SESSION = SimpleNamespace(
 
 def run_tasks_here(patched: pytest.MonkeyPatch, job: str) -> None:
     """For the job of this name, as a command."""
-    patched.setattr("roquet.cli.spark.lake.session", lambda *_: nullcontext(_SESSION))
+    patched.setattr("roquet.pipeline.session.spark_session", lambda *_: nullcontext(_SESSION))
     patched.setattr(
         f"roquet.pipeline.jobs.{job}.run_tasks", lambda _, work, parts: list(map(work, parts))
     )

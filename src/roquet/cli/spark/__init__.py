@@ -9,11 +9,19 @@ from functools import partial
 
 def define(parser: ArgumentParser) -> None:
     # `roquet sql` has arguments of this package, and needs none of its jobs.
-    from roquet.cli.spark import lake, messages, outcomes, packaging  # noqa: PLC0415
+    from roquet.cli.spark import (  # noqa: PLC0415
+        bodies,
+        filling,
+        maintenance,
+        messages,
+        outcomes,
+        packaging,
+    )
     from roquet.cli.spark.arguments import define_json  # noqa: PLC0415
     from roquet.cli.spark.running import run_job  # noqa: PLC0415
 
-    jobs = lake.COMMANDS | messages.COMMANDS | outcomes.COMMANDS | packaging.COMMANDS
+    jobs = filling.COMMANDS | maintenance.COMMANDS | bodies.COMMANDS
+    jobs |= messages.COMMANDS | outcomes.COMMANDS | packaging.COMMANDS
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, command in jobs.items():
         defined = commands.add_parser(

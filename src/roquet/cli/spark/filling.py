@@ -1,4 +1,4 @@
-"""`roquet spark` jobs that fill a lake and tend it: `ingest`, `compact`, `reprocess` and others."""
+"""`roquet spark ingest` and `backfill`: messages of brokers, or of their files, into a lake."""
 
 import time
 from argparse import ArgumentParser, Namespace
@@ -17,28 +17,17 @@ from roquet.cli.spark.arguments import (
     define_topics,
     given_place,
     options_of,
-    size,
     time_span,
     topic_options,
 )
+from roquet.cli.spark.bodies import drift_table
 from roquet.cli.spark.running import JobCommand, session, speed_of, stopped_by_signals
 from roquet.cli.spark.watching import watched
-from roquet.reporting import (
-    FAILED,
-    FINISHED,
-    INTERRUPTED,
-    MISUSED,
-    Report,
-    Reporter,
-    ReportTable,
-)
+from roquet.reporting import FINISHED, INTERRUPTED, MISUSED, Report, Reporter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from roquet.pipeline.jobs.infer import InferredColumns
     from roquet.pipeline.lake.entries import LakeEntry
-    from roquet.pipeline.lake.schemas.drift import DriftRow
 
 _LAKE: Final = "The lake, created if missing: a directory, or s3://bucket/prefix."
 # Differences between bodies and columns at the end of a run; `drift` has all.
@@ -60,31 +49,6 @@ Ingest the files of a broker into a lake, without the broker.
 What the lake has is not added again, and a later `ingest` adds only what is
 missing. The job can be killed and restarted.
 """
-
-_COMPACT_DESCRIPTION: Final = """\
-Compact the small files of a lake into larger ones, for hours that are over.
-
-Messages do not change, and concurrent readers see each of them once. The job
-can be killed and restarted.
-"""
-
-
-_DRIFT_DESCRIPTION: Final = """\
-Report where the bodies of a lake differ from its columns.
-
-By topic: messages in the quarantine by field and reason, fields that have no
-column, and columns that no body has; with counts, and the first of them.
-"""
-
-_DRIFT_COLUMNS: Final = (
-    "topic",
-    "problem",
-    "field",
-    "detail",
-    "messages",
-    "first_stored",
-    "example",
-)
 
 
 def _define_ingest(parser: ArgumentParser) -> None:
@@ -235,7 +199,7 @@ def _run_ingest(reporter: Reporter, given: Namespace) -> int:
         elapsed_s = time.monotonic() - started_s
     facts = report._asdict() | speed_of(report.messages, elapsed_s)
     found_drift = facts.pop("drift")
-    tables = [_drift_table(found_drift.rows[:_DRIFT_SHOWN])] if found_drift else []
+    tables = [drift_table(found_drift.rows[:_DRIFT_SHOWN])] if found_drift else []
     reporter.finish(Report(facts, tables))
     return FINISHED if report.is_complete or not given.available_now else INTERRUPTED
 
@@ -345,207 +309,7 @@ def _run_backfill(reporter: Reporter, given: Namespace) -> int:
     return FINISHED if report.is_complete else INTERRUPTED
 
 
-def _define_compact(parser: ArgumentParser) -> None:
-    define_lake(parser, "The lake: a directory or s3://bucket/prefix.", required=True)
-    parser.add_argument(
-        "--target-size",
-        type=size,
-        metavar="SIZE",
-        help="Maximum size of a compacted file, such as 64m; default: 256m.",
-    )
-    parser.add_argument(
-        "--grace",
-        type=time_span,
-        metavar="TIME",
-        help="Time after the end of an hour before it is compacted, such as 2h; default: 10m.",
-    )
-    parser.add_argument(
-        "--expire",
-        type=time_span,
-        metavar="AGE",
-        help="Of a table: remove files that were compacted longer ago, such as 7d.",
-    )
-    parser.add_argument(
-        "--orphans",
-        type=time_span,
-        metavar="AGE",
-        help="Of a table: remove older files that killed jobs left behind, such as 1d.",
-    )
-    define_cluster(parser)
-
-
-def _run_compact(reporter: Reporter, given: Namespace) -> int:
-    from roquet.pipeline.jobs.compact import (  # noqa: PLC0415
-        GRACE_DEFAULT,
-        TARGET_SIZE_DEFAULT,
-        CompactPlan,
-        check_compact,
-        compact,
-    )
-
-    plan = CompactPlan(
-        lake=given_place(given),
-        target_size=given.target_size or TARGET_SIZE_DEFAULT,
-        grace=GRACE_DEFAULT if given.grace is None else given.grace,
-        expire=given.expire,
-        orphans=given.orphans,
-    )
-    check_compact(plan)
-    with (
-        session(reporter, given) as spark,
-        reporter.progress("files") as progress,
-        stopped_by_signals(reporter, "stopping after the files compacted so far ...") as stop,
-    ):
-        progress.show(0)
-        started_s = time.monotonic()
-        done = 0
-
-        def show(entry: "LakeEntry", wanted: int) -> None:
-            nonlocal done
-            done += sum(len(compaction.removed) for compaction in entry.compacted)
-            progress.show(done, wanted)
-
-        report = compact(spark, plan, show, stop)
-        elapsed_s = time.monotonic() - started_s
-    reporter.finish(Report(report._asdict() | {"seconds": round(elapsed_s, 3)}))
-    return FINISHED if report.is_complete else INTERRUPTED
-
-
-_FORGET_DESCRIPTION: Final = """\
-Remove all rows of a key from a lake, with the files that had them.
-
-The rows leave the messages, the quarantine and the newest rows (--latest-by).
-Files are rewritten, older versions expire, and all files that are left are read
-again: the report has what was found there. Exit code 1 if a file still has
-such rows. The job can be killed and restarted, beside running jobs.
-"""
-
-
-def _define_forget(parser: ArgumentParser) -> None:
-    define_lake(parser, "The lake: a directory or s3://bucket/prefix.", required=True)
-    parser.add_argument(
-        "--key", required=True, metavar="KEY", help="Remove the rows with this key."
-    )
-    parser.add_argument(
-        "--column",
-        metavar="COLUMN",
-        help="Column of decoded bodies that has it; default: keys, of which a message may have more"
-        " than one.",
-    )
-    parser.add_argument(
-        "--orphans",
-        type=time_span,
-        metavar="AGE",
-        help="Remove older files that killed jobs left behind; default: 1d.",
-    )
-    define_cluster(parser)
-
-
-def _run_forget(reporter: Reporter, given: Namespace) -> int:
-    from roquet.pipeline.jobs.forget import (  # noqa: PLC0415
-        ORPHANS_DEFAULT,
-        ForgetPlan,
-        ForgottenRows,
-        check_forget,
-        forget,
-    )
-    from roquet.pipeline.lake.forgetting import KEYS_COLUMN  # noqa: PLC0415
-
-    plan = ForgetPlan(
-        lake=given_place(given),
-        key=given.key,
-        column=given.column or KEYS_COLUMN,
-        orphans=ORPHANS_DEFAULT if given.orphans is None else given.orphans,
-    )
-    check_forget(plan)
-    with session(reporter, given) as spark:
-        found = forget(spark, plan)
-    facts = {"files_removed": found.files_removed, "is_complete": found.is_complete}
-    reporter.finish(Report(facts, [ReportTable("tables", ForgottenRows._fields, found.tables)]))
-    return FINISHED if found.is_complete else FAILED
-
-
-def _define_drift(parser: ArgumentParser) -> None:
-    define_lake(parser, "The lake: a directory or s3://bucket/prefix.", required=True)
-    parser.add_argument(
-        "--topic",
-        action="append",
-        default=[],
-        help="Only this topic; can be repeated. Default: all topics of the lake.",
-    )
-    define_cluster(parser)
-
-
-def _run_drift(reporter: Reporter, given: Namespace) -> int:
-    from roquet.pipeline.jobs.drift import DriftPlan, check_drift, drift  # noqa: PLC0415
-    from roquet.pipeline.queries import tasks_shown  # noqa: PLC0415
-
-    plan = DriftPlan(lake=given_place(given), topics=tuple(given.topic))
-    check_drift(plan)
-    with (
-        session(reporter, given) as spark,
-        reporter.progress("tasks") as progress,
-        tasks_shown(spark, progress),
-    ):
-        found = drift(spark, plan)
-    facts = {"messages": found.messages, "left_out": found.left_out}
-    reporter.finish(Report(facts, [_drift_table(found.rows)]))
-    return FINISHED
-
-
-def _drift_table(rows: "Sequence[DriftRow]") -> ReportTable:
-    return ReportTable("drift", _DRIFT_COLUMNS, rows)
-
-
-_REPROCESS_DESCRIPTION: Final = """\
-Read the quarantine of a lake again, by the schema that the lake has now.
-
-Messages that can be decoded leave the quarantine and are added to the lake,
-each once. The job can be killed and restarted, beside running jobs.
-"""
-
-
-def _define_reprocess(parser: ArgumentParser) -> None:
-    define_lake(parser, "The lake: a directory or s3://bucket/prefix.", required=True)
-    parser.add_argument(
-        "--topic",
-        action="append",
-        default=[],
-        help="Only this topic; can be repeated. Default: all topics of the lake.",
-    )
-    define_bodies(parser)
-    define_cluster(parser)
-
-
-def _run_reprocess(reporter: Reporter, given: Namespace) -> int:
-    from roquet.pipeline.jobs.reprocess import (  # noqa: PLC0415
-        ReprocessPlan,
-        check_reprocess,
-        reprocess,
-    )
-    from roquet.pipeline.queries import tasks_shown  # noqa: PLC0415
-
-    plan = ReprocessPlan(
-        lake=given_place(given), topics=tuple(given.topic), bodies=body_options(given)
-    )
-    check_reprocess(plan)
-    with (
-        session(reporter, given) as spark,
-        reporter.progress("tasks") as progress,
-        tasks_shown(spark, progress),
-    ):
-        started_s = time.monotonic()
-        found = reprocess(spark, plan)
-        elapsed_s = time.monotonic() - started_s
-    reporter.finish(Report(found._asdict() | {"seconds": round(elapsed_s, 3)}))
-    return FINISHED
-
-
 COMMANDS: Final = {
     "ingest": JobCommand(_INGEST_DESCRIPTION, _define_ingest, _run_ingest),
     "backfill": JobCommand(_BACKFILL_DESCRIPTION, _define_backfill, _run_backfill),
-    "compact": JobCommand(_COMPACT_DESCRIPTION, _define_compact, _run_compact),
-    "drift": JobCommand(_DRIFT_DESCRIPTION, _define_drift, _run_drift),
-    "reprocess": JobCommand(_REPROCESS_DESCRIPTION, _define_reprocess, _run_reprocess),
-    "forget": JobCommand(_FORGET_DESCRIPTION, _define_forget, _run_forget),
 }
