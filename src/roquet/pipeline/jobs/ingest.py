@@ -217,7 +217,9 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
 
     Raises BadOption, BadSchema, and BadLake for a lake with other settings.
     """
-    # First: what no object store can have is refused before one is asked.
+    if plan.checkpoint is not None and plan.checkpoint.is_file():
+        raise BadOption("checkpoint", f"{plan.checkpoint} is a file, not a directory")
+    # Before it is asked: what no object store can have is refused.
     lake_format = format_of(plan.lake, plan.format)
     check_catalog(plan.lake, lake_format, plan.catalog)
     reading = read_options(ReadOptions, _source_options(plan))

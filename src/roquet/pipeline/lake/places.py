@@ -203,7 +203,15 @@ class Storage:
         except (OSError, pa.ArrowException) as error:
             if isinstance(error, FileNotFoundError):
                 raise
+            if (file := _file_above(self.place)) is not None:
+                raise BadLake(f"{self.place}: {file} is a file, not a directory") from None
             raise store_error(self.place, str(error)) from None
+
+
+def _file_above(place: LakePlace) -> Path | None:
+    """Where a lake has to have a directory."""
+    above = (place, *place.parents) if isinstance(place, Path) else ()
+    return next((each for each in above if each.is_file()), None)
 
 
 def check_reachable(place: LakePlace) -> None:

@@ -61,7 +61,9 @@ class ClusterOptions:
             try:
                 tls_context(TlsConfig(ca_file=self.tls_ca_file))
             except BadArgument as error:
-                raise BadOption("tlsCaFile", str(error)) from None
+                # Its argument is part of the text, and no option of the format.
+                reason = str(error).removeprefix(f"`{error.argument}`: ")
+                raise BadOption("tlsCaFile", reason) from None
 
 
 def check_group_option(name: str, group: str | None) -> None:

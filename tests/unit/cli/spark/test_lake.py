@@ -51,6 +51,24 @@ def test_a_place_that_cannot_be_a_lake_is_a_wrong_argument(lake: str) -> None:
     assert "Traceback" not in finished.stderr
 
 
+@pytest.mark.parametrize("name", ["notes", "notes/lake"])
+def test_a_file_in_the_place_of_a_lake_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "notes").touch()
+    finished = ingest_into(str(tmp_path / name))
+    assert finished.exit_code == 1
+    assert finished.stderr.splitlines() == [
+        f"roquet spark ingest: {tmp_path / name}: {tmp_path / 'notes'} is a file, not a directory"
+    ]
+
+
+def test_a_file_in_the_place_of_a_checkpoint_is_named_before_spark_starts(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").touch()
+    finished = ingest(tmp_path)
+    assert finished.exit_code == 1
+    reason = f"option 'checkpoint': {tmp_path / 'checkpoint'} is a file, not a directory"
+    assert finished.stderr.splitlines() == [f"roquet spark ingest: {reason}"]
+
+
 def test_parquet_in_s3_and_a_missing_bucket_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with S3Store() as store:
         store.use(monkeypatch)

@@ -50,7 +50,7 @@ def test_a_group_is_committed_unless_it_is_disabled() -> None:
         ),
         ({"accessKey": "me"}, "both 'accessKey' and 'secretKey'"),
         ({"tlsCaFile": "ca.pem"}, "requires tls"),
-        ({"tls": "true", "tlsCaFile": "gone.pem"}, "'tlsCaFile': .*No such file"),
+        ({"tls": "true", "tlsCaFile": "gone.pem"}, "'tlsCaFile': gone.pem .*No such file"),
         ({"nameServer": "localhost"}, "option 'nameServer': .*localhost"),
         ({"groupId": "a b"}, "option 'groupId': .*'a b'"),
         ({"groupIdPrefix": "a b"}, "option 'groupIdPrefix': .*'a b'"),
