@@ -177,12 +177,12 @@ def _publish(
         try:
             bodies.check_known(pieces)
             entry = lake.publish(pieces, bodies.text, bodies.seen)
-        except SchemaUnknown as error:
+        except (SchemaUnknown, SchemaChanged) as error:
             log.info("planning again: %s", error)
-            bodies.learn(error.keys)
-        except SchemaChanged as error:
-            log.info("planning again: %s", error)
+            # Another job may have learned schemas, too: what follows them is planned once.
             bodies.adopt(bodies_again(plan.lake, lake.settings.format, plan.bodies))
+            if isinstance(error, SchemaUnknown):
+                bodies.learn(error.keys)
         else:
             if entry is not None:
                 bodies.note_stored()

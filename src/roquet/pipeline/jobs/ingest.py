@@ -399,10 +399,11 @@ def _run(
         except PlanOutdated as error:
             log.info("planning again: %s", error)
             publisher.failure = None
+            if isinstance(error, SchemaUnknown | SchemaChanged):
+                # Another job may have learned schemas, too: what follows them is planned once.
+                publisher.bodies.adopt(choose_again())
             if isinstance(error, SchemaUnknown):
                 publisher.bodies.learn(error.keys)
-            elif isinstance(error, SchemaChanged):
-                publisher.bodies.adopt(choose_again())
 
 
 def _started(

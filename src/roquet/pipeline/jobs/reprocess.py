@@ -109,7 +109,7 @@ def _until_moved(spark: SparkSession, plan: ReprocessPlan, lake: OpenLake) -> tu
             bodies.learn(error.keys)
         except PlanOutdated as error:
             log.info("planning again: %s", error)
-            bodies = bodies_again(plan.lake, lake.settings.format, plan.bodies)
+            bodies.adopt(bodies_again(plan.lake, lake.settings.format, plan.bodies))
     raise BadLake(
         f"{plan.lake}: other jobs changed the quarantine or the schema {_ATTEMPTS_MAX} times, one"
         " after the other: run this job again"

@@ -1,7 +1,7 @@
 """Which schema the bodies of a lake get, by the arguments of a command and by what it has."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,6 +121,7 @@ class LakeBodies:
         self.schema = schema
         self._rules = rules
         self.seen = seen
+        self._learned: dict[str, WriterSchema] = {}
 
     @property
     def text(self) -> str | None:
@@ -132,9 +133,10 @@ class LakeBodies:
         self.seen = self.text
 
     def adopt(self, chosen: "LakeBodies") -> None:
-        """Go on with what was chosen after another job changed the schema of the lake."""
+        """Go on with what was chosen by the schema that the lake has now, and what was learned."""
         self.schema = chosen.schema
         self.seen = chosen.seen
+        self._add(self._learned)
 
     @property
     def framing(self) -> Framing | None:
@@ -151,10 +153,16 @@ class LakeBodies:
         assert schema.registry is not None
         registry = SchemaRegistry(schema.registry)
         for key in sorted(set(keys) - schema.writers.keys()):
-            writer = registry.writer(key)
+            writer = self._learned[key] = registry.writer(key)
             log.info("schema %s of %s: %s", key, schema.registry, type(writer).__name__)
-            schema = _with_columns_of(schema.with_writers({key: writer}), writer, self._rules)
-        self.schema = schema
+        self._add(self._learned)
+
+    def _add(self, writers: Mapping[str, WriterSchema]) -> None:
+        """Those that the schema lacks, and their columns."""
+        for key, writer in writers.items():
+            if self.schema is not None and key not in self.schema.writers:
+                schema = self.schema.with_writers({key: writer})
+                self.schema = _with_columns_of(schema, writer, self._rules)
 
 
 def check_known(keys: Iterable[str]) -> None:

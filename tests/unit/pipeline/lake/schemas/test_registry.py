@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from roquet.pipeline.errors import BadOption, RegistryFailed, SchemaUnknown
+from roquet.pipeline.errors import BadOption, RegistryFailed, SchemaChanged, SchemaUnknown
 from roquet.pipeline.lake.metadata import LakeFormat
-from roquet.pipeline.lake.opening import OpenLake, body_schema_of, open_lake
+from roquet.pipeline.lake.opening import OpenLake, bodies_again, body_schema_of, open_lake
 from roquet.pipeline.lake.schemas.body_schema import UnusableSchema, read_body_schema
 from roquet.pipeline.lake.schemas.choosing import AS_BEFORE, BodyOptions, LakeBodies, chosen_schema
 from roquet.pipeline.lake.schemas.evolution import RULES
@@ -94,6 +94,27 @@ def test_a_table_gets_the_columns_of_each_schema_that_messages_name(
     kept = body_schema_of(lake.place, lake.settings.format, AS_BEFORE)
     assert kept is not None
     assert (kept.registry, set(kept.writers)) == (url, {"2", "3", "4"})
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_job_keeps_what_it_learned_when_another_one_stored_a_schema_first(
+    tmp_path: Path, url: str, kind: str
+) -> None:
+    """It used to ask again, and to plan a third time."""
+    lake = open_lake(tmp_path / "lake", SETTINGS[kind])
+    first, second = new_bodies(url, kind), new_bodies(url, kind)
+    second.learn(["3"])
+    publish(lake, first, message_batch(0, [0], bodies=[avro_body(FIRST_ORDER, "first", number=1)]))
+    rows = message_batch(0, [1], bodies=[avro_body(SECOND_ORDER, "second", number=2, price=5)])
+    with pytest.raises(SchemaChanged):
+        publish(lake, second, rows)
+    second.adopt(bodies_again(lake.place, lake.settings.format, BodyOptions(registry=url)))
+    assert publish(lake, second, rows) == []
+    found = JUDGES[kind].rows(lake.place).sort_by("queueOffset").to_pylist()
+    assert [(row["number"], row["price"]) for row in found] == [(1, None), (2, 5)]
+    kept = body_schema_of(lake.place, lake.settings.format, AS_BEFORE)
+    assert kept is not None
+    assert set(kept.writers) == {"2", "3"}
 
 
 def test_messages_of_protobuf_are_read_by_their_indexes(url: str) -> None:
