@@ -45,7 +45,7 @@ from roquet.pipeline.lake.iceberg_table import (
 )
 from roquet.pipeline.lake.lake import Lake, LakeRole, check_free, no_lake
 from roquet.pipeline.lake.metadata import LakeFormat, LakeSettings, PublishLog, read_settings
-from roquet.pipeline.lake.places import LakePlace, S3Location, Storage, beside
+from roquet.pipeline.lake.places import LakePlace, S3Location, Storage, beside, check_no_uri
 from roquet.pipeline.lake.schemas.body_schema import (
     BodySchema,
     columns_in,
@@ -277,6 +277,7 @@ def check_writable(place: LakePlace, role: LakeRole) -> None:
 
 def format_of(place: LakePlace, given: str | None) -> LakeFormat:
     """The requested format, else that of the lake, else Parquet. Raises BadLake and BadOption."""
+    check_no_uri(place)
     if given is not None:
         chosen = LakeFormat(given)
     else:

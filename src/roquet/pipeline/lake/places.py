@@ -120,6 +120,14 @@ def read_place(text: str, options_file: Path | None = None) -> LakePlace:
     return S3Location(uri.netloc, key, options_file)
 
 
+def check_no_uri(place: LakePlace) -> None:
+    """`Path` makes a relative directory of a URI. Raises BadOption."""
+    if isinstance(place, Path) and _SCHEME.match(str(place)):
+        raise BadOption(
+            "lake", f"{str(place)!r} is a directory: give read_place('s3://bucket/prefix') for S3"
+        )
+
+
 def beside(place: LakePlace, suffix: str) -> LakePlace:
     """The place whose name has this suffix, too."""
     if isinstance(place, Path):

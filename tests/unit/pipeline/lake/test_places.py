@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from roquet.pipeline.errors import BadOption
+from roquet.pipeline.lake.opening import format_of
 from roquet.pipeline.lake.places import (
     LakeStoreError,
     S3Location,
@@ -179,3 +180,10 @@ def test_a_directory_and_a_cloud_are_reached_by_libraries_alone(
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     check_reachable(tmp_path)
     check_reachable(LAKE)
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket/lake", "hdfs://host:9000/lake"])
+def test_a_path_that_was_made_of_a_uri_is_no_directory(uri: str) -> None:
+    """In a program, it used to become a directory named `s3:`."""
+    with raises(BadOption, name="lake"):
+        format_of(Path(uri), None)
