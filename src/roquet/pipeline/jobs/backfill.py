@@ -123,10 +123,10 @@ def check_backfill(plan: BackfillPlan) -> LakeSettings:
     wanted = LakeSettings(
         file_rows_max=plan.file_rows_max,
         format=lake_format,
-        partitioning=partitioning_of(plan.lake, lake_format, plan.partition_by),
+        partitioning=partitioning_of(found, lake_format, plan.partition_by),
         properties=options.properties,
     )
-    check_settings(plan.lake, wanted)
+    check_settings(plan.lake, found, wanted)
     check_writable(plan.lake, LakeRole.WRITER)
     body_schema_of(plan.lake, lake_format, plan.bodies)
     _planned(plan)
@@ -148,7 +148,7 @@ def backfill(
     splits, broker_name = _planned(plan)
     options = _store_options(plan, broker_name)
     with open_lake(plan.lake, settings, catalog=plan.catalog) as lake:
-        bodies = bodies_of(plan.lake, settings.format, plan.bodies)
+        bodies = bodies_of(lake, plan.bodies)
         queues = stored_queues(options, splits, broker_name)
         wanted = _wanted(plan, lake, queues)
         rows = sum(each.range.row_count for each in wanted)
@@ -264,7 +264,7 @@ def _store_options(plan: BackfillPlan, broker_name: str | None = None) -> StoreO
     """The given options, with defaults of the lake. Raises BadOption."""
     options = dict(plan.source)
     if _PROPERTIES not in {name.lower() for name in options}:
-        options[_PROPERTIES] = str(properties_of(plan.lake))
+        options[_PROPERTIES] = str(properties_of(settings_of(plan.lake)))
     if broker_name is not None:
         options["brokerName"] = broker_name
     return read_options(StoreOptions, options)

@@ -53,10 +53,10 @@ from roquet.pipeline.lake.opening import (
     check_settings,
     check_writable,
     format_of,
-    latest_key_of,
     open_lake,
     partitioning_of,
     properties_of,
+    settings_of,
 )
 from roquet.pipeline.lake.places import LakePlace, options_file_of, text_of
 from roquet.pipeline.lake.schemas.choosing import AS_BEFORE, BodyOptions, LakeBodies
@@ -69,6 +69,7 @@ from roquet.pipeline.source.lake_staging import SOURCE_NAME, StagingSource
 from roquet.pipeline.source.positions import named_queues
 from roquet.pipeline.source.rows import pull_group
 from roquet.pipeline.watching.positions import reported_lag
+from roquet.protocol.record_columns import PropertiesForm
 from roquet.temporary import temporary_directory
 
 log = logging.getLogger(__name__)
@@ -156,16 +157,17 @@ def ingest(
     """
     if plan.bodies.infer:
         plan = with_columns(plan, inferred_columns(plan))
-    source, settings = _source_options(plan), check_plan(plan)
+    settings = check_plan(plan)
+    source = _source_options(plan, settings.properties)
     spark.dataSource.register(StagingSource)
     with (
         open_lake(plan.lake, settings, catalog=plan.catalog) as lake,
         _checkpoint(plan, lake) as checkpoint,
     ):
-        key = plan.latest_by or latest_key_of(plan.lake)
-        latest = LatestRows(spark, lake, key) if key and isinstance(lake, TableLake) else None
-        bodies = bodies_of(plan.lake, settings.format, plan.bodies)
-        publisher = _Publisher(lake, bodies, on_progress, latest)
+        latest = None
+        if isinstance(lake, TableLake) and (key := plan.latest_by or lake.latest_key):
+            latest = LatestRows(spark, lake, key)
+        publisher = _Publisher(lake, bodies_of(lake, plan.bodies), on_progress, latest)
         source |= _lake_options(lake)
         plan = replace(plan, checkpoint=checkpoint)
         is_complete = _run(
@@ -222,7 +224,8 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
     # Before it is asked: what no object store can have is refused.
     lake_format = format_of(plan.lake, plan.format)
     check_catalog(plan.lake, lake_format, plan.catalog)
-    reading = read_options(ReadOptions, _source_options(plan))
+    found = settings_of(plan.lake)
+    reading = read_options(ReadOptions, _source_options(plan, properties_of(found)))
     reading.check_stream()
     if plan.checkpoint is None and reading.starting_offsets is Position.LATEST:
         raise BadOption(
@@ -232,12 +235,12 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
     wanted = LakeSettings(
         file_rows_max=plan.file_rows_max,
         format=lake_format,
-        partitioning=partitioning_of(plan.lake, lake_format, plan.partition_by),
+        partitioning=partitioning_of(found, lake_format, plan.partition_by),
         properties=reading.properties,
         tag_expression=reading.tag_expression,
         sql_expression=reading.sql_expression,
     )
-    check_settings(plan.lake, wanted)
+    check_settings(plan.lake, found, wanted)
     check_writable(plan.lake, LakeRole.WRITER)
     schema = body_schema_of(plan.lake, lake_format, plan.bodies)
     if plan.latest_by is not None:
@@ -249,7 +252,7 @@ def check_plan(plan: IngestPlan) -> LakeSettings:
 
 def check_cluster(plan: IngestPlan) -> None:
     """Ask for the topics once, before Spark starts. Raises what the client raises."""
-    reading = read_options(ReadOptions, _source_options(plan))
+    reading = read_options(ReadOptions, _source_options(plan, PropertiesForm.NONE))
     named_queues(topic_reader(reading.cluster, pull_group(reading)), reading)
 
 
@@ -262,7 +265,7 @@ def inferred_columns(plan: IngestPlan) -> InferredColumns:
     settings = check_plan(plan)
     before = body_schema_of(plan.lake, settings.format, plan.bodies)
     columns = pa.schema([]) if before is None else before.arrow
-    return infer(_source_options(plan), columns, RULES[settings.format])
+    return infer(_source_options(plan, settings.properties), columns, RULES[settings.format])
 
 
 def with_columns(plan: IngestPlan, found: InferredColumns) -> IngestPlan:
@@ -270,14 +273,14 @@ def with_columns(plan: IngestPlan, found: InferredColumns) -> IngestPlan:
     return replace(plan, bodies=BodyOptions(json_schema=found.columns))
 
 
-def _source_options(plan: IngestPlan) -> dict[str, str]:
-    """The given options, with defaults of the lake."""
+def _source_options(plan: IngestPlan, properties: PropertiesForm) -> dict[str, str]:
+    """The given options, with defaults; `properties` is that of the lake."""
     given = {name.lower() for name in plan.source}
     options = dict(plan.source)
     if not any(name.startswith("starting") for name in given):
         options[_STARTING_OFFSETS] = "earliest"
     if _PROPERTIES not in given:
-        options[_PROPERTIES] = str(properties_of(plan.lake))
+        options[_PROPERTIES] = str(properties)
     return options
 
 

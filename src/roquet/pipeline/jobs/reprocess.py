@@ -22,9 +22,9 @@ from roquet.pipeline.lake.opening import (
     OpenLake,
     bodies_again,
     bodies_of,
+    body_schema_of,
     check_writable,
     existing_settings,
-    latest_key_of,
     open_existing_lake,
     state_of_lake,
 )
@@ -74,7 +74,7 @@ def check_reprocess(plan: ReprocessPlan) -> None:
     """Before Spark starts. Raises BadOption, BadSchema and BadLake."""
     settings = existing_settings(plan.lake)
     check_writable(plan.lake, LakeRole.REPROCESSOR)
-    if bodies_of(plan.lake, settings.format, plan.bodies).text is None:
+    if body_schema_of(plan.lake, settings.format, plan.bodies) is None:
         raise BadLake(
             f"the lake {plan.lake} does not decode bodies, so that it has no quarantine: ingest"
             " with a schema"
@@ -91,7 +91,7 @@ def reprocess(spark: SparkSession, plan: ReprocessPlan) -> ReprocessReport:
         if isinstance(lake, TableLake):
             finish_steps(lake)
         read, added = _until_moved(spark, plan, lake)
-        if isinstance(lake, TableLake) and (key := latest_key_of(plan.lake)) is not None:
+        if isinstance(lake, TableLake) and (key := lake.latest_key) is not None:
             LatestRows(spark, lake, key).update()
         totals = lake.totals()
         return ReprocessReport(
@@ -101,7 +101,7 @@ def reprocess(spark: SparkSession, plan: ReprocessPlan) -> ReprocessReport:
 
 def _until_moved(spark: SparkSession, plan: ReprocessPlan, lake: OpenLake) -> tuple[int, int]:
     """The numbers of messages that were read, and of those that were added."""
-    bodies = bodies_of(plan.lake, lake.settings.format, plan.bodies)
+    bodies = bodies_of(lake, plan.bodies)
     for _ in range(_ATTEMPTS_MAX):
         try:
             return _moved(spark, plan, lake, bodies)

@@ -119,10 +119,11 @@ class DeltaLakeTable:
 
     def refresh(self) -> LakeState:
         with delta_errors(self._storage):
-            if self._found is None and not self._open():
+            if self._found is not None:
+                self._found.update_incremental()
+            elif not self._open():
                 return LakeState()
             table = self._table
-            table.update_incremental()
             try:
                 self._transactions.read_to(table.version())
             except FileNotFoundError:

@@ -176,28 +176,24 @@ def open_existing_lake(place: LakePlace, role: LakeRole = LakeRole.WRITER) -> Op
 
 def open_table(place: LakePlace, settings: LakeSettings) -> TableLake:
     """An existing table and its quarantine, which may not exist yet."""
-    columns = lake_schema(settings)
-    with_reason = columns.append(pa.field(REASON_COLUMN, pa.string()))
+    with_reason = lake_schema(settings).append(pa.field(REASON_COLUMN, pa.string()))
     aside = beside(place, QUARANTINE_SUFFIX)
-    table: LakeTable
     quarantine: LakeTable
     if settings.format is LakeFormat.DELTA:
-        table = DeltaLakeTable(place, settings, columns)
         quarantine = DeltaLakeTable(aside, settings, with_reason)
     else:
         catalog = _existing_catalog(place)
-        table = IcebergLakeTable(place, settings, columns, catalog)
         quarantine = IcebergLakeTable(aside, settings, with_reason, catalog, QUARANTINE_SUFFIX)
     known = _latest_settings(place, settings.format)
     latest = None if known is None else _latest_table(place, known)
-    return TableLake(place, table, quarantine, latest)
+    return TableLake(place, _messages_table(place, settings), quarantine, latest)
 
 
-def latest_key_of(place: LakePlace) -> str | None:
-    """The key of the table with the newest rows beside a lake, if it has one. Raises BadLake."""
-    settings = settings_of(place)
-    found = None if settings is None else _latest_settings(place, settings.format)
-    return None if found is None else found.latest_by
+def _messages_table(place: LakePlace, settings: LakeSettings) -> LakeTable:
+    columns = lake_schema(settings)
+    if settings.format is LakeFormat.DELTA:
+        return DeltaLakeTable(place, settings, columns)
+    return IcebergLakeTable(place, settings, columns, _existing_catalog(place))
 
 
 def create_latest(lake: TableLake, key: str) -> TableLake:
@@ -213,9 +209,12 @@ def create_latest(lake: TableLake, key: str) -> TableLake:
 
 def check_latest_key(place: LakePlace, key: str) -> None:
     """Raises BadLake if the lake has the newest rows by another key."""
-    if (found := latest_key_of(place)) not in (None, key):
+    settings = settings_of(place)
+    found = None if settings is None else _latest_settings(place, settings.format)
+    if found is not None and found.latest_by != key:
         raise BadLake(
-            f"the lake {place} has the newest rows by {found!r}, not by {key!r}: use the same, or"
+            f"the lake {place} has the newest rows by {found.latest_by!r}, not by {key!r}: use the"
+            " same, or"
             f" remove the table {beside(place, LATEST_SUFFIX)}"
         )
 
@@ -263,10 +262,13 @@ def files_of_lake(place: LakePlace, *, is_quarantine: bool = False) -> list[Lake
 
 def state_of_lake(place: LakePlace) -> LakeState:
     """As it is now; that of a table has no files. Raises BadLake."""
-    settings = settings_of(place)
+    return _state(place, settings_of(place))
+
+
+def _state(place: LakePlace, settings: LakeSettings | None) -> LakeState:
     if settings is None or settings.format is LakeFormat.PARQUET:
         return PublishLog(_directory(place.absolute())).refresh()
-    return open_table(place, settings).state
+    return _messages_table(place, settings).refresh()
 
 
 def check_writable(place: LakePlace, role: LakeRole) -> None:
@@ -296,11 +298,10 @@ def format_of(place: LakePlace, given: str | None) -> LakeFormat:
 
 
 def partitioning_of(
-    place: LakePlace, lake_format: LakeFormat, given: str | None
+    found: LakeSettings | None, lake_format: LakeFormat, given: str | None
 ) -> tuple[str, ...]:
     """The requested partitioning, else that of the lake, else the usual one. Raises BadOption."""
     if given is None:
-        found = settings_of(place)
         if found is not None and found.format is lake_format:
             return found.partitioning
         return HIDDEN_PARTITIONING if lake_format is LakeFormat.ICEBERG else PARTITIONING
@@ -335,15 +336,13 @@ def check_catalog(place: LakePlace, lake_format: LakeFormat, given: str | None) 
         raise BadLake(f"the lake {place} is in the catalog {found}: use the same, or another lake")
 
 
-def properties_of(place: LakePlace) -> PropertiesForm:
-    """The form of properties if none is requested. Raises BadLake."""
-    found = settings_of(place)
+def properties_of(found: LakeSettings | None) -> PropertiesForm:
+    """The form of properties if none is requested."""
     return found.properties if found else PropertiesForm.MAP
 
 
-def check_settings(place: LakePlace, wanted: LakeSettings) -> None:
+def check_settings(place: LakePlace, found: LakeSettings | None, wanted: LakeSettings) -> None:
     """Raises BadLake for a lake with other settings: its readers rely on them in all files."""
-    found = settings_of(place)
     for name in _FIXED if found else ():
         here, there = getattr(wanted, name), getattr(found, name)
         if here != there:
@@ -363,10 +362,9 @@ def body_schema_of(
     return _chosen(lake_format, given, _stored_schema(place))
 
 
-def bodies_of(place: LakePlace, lake_format: LakeFormat, given: BodyOptions) -> LakeBodies:
-    """As `body_schema_of`, for a job that adds messages."""
-    before = _stored_schema(place)
-    return LakeBodies(_chosen(lake_format, given, before), RULES[lake_format], before)
+def bodies_of(lake: OpenLake, given: BodyOptions) -> LakeBodies:
+    """As `body_schema_of`, for a job that adds messages to a lake that it has opened."""
+    return _bodies(lake.settings.format, given, lake.state.body_schema)
 
 
 def bodies_again(place: LakePlace, lake_format: LakeFormat, given: BodyOptions) -> LakeBodies:
@@ -381,11 +379,16 @@ def bodies_again(place: LakePlace, lake_format: LakeFormat, given: BodyOptions) 
             f"another job decodes the bodies of {place} by {there}, and this one by"
             f" {given.framing}: a lake has one way at a time"
         )
-    return bodies_of(place, lake_format, given)
+    return _bodies(lake_format, given, stored)
 
 
 def _stored_schema(place: LakePlace) -> str | None:
-    return state_of_lake(place).body_schema if settings_of(place) else None
+    settings = settings_of(place)
+    return None if settings is None else _state(place, settings).body_schema
+
+
+def _bodies(lake_format: LakeFormat, given: BodyOptions, before: str | None) -> LakeBodies:
+    return LakeBodies(_chosen(lake_format, given, before), RULES[lake_format], before)
 
 
 def _chosen(lake_format: LakeFormat, given: BodyOptions, before: str | None) -> BodySchema | None:

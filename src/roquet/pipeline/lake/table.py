@@ -172,6 +172,10 @@ class TableLake:
         return TableStaging(self.place)
 
     @property
+    def latest_key(self) -> str | None:
+        return None if self.latest is None else self.latest.settings.latest_by
+
+    @property
     def tables(self) -> dict[str, LakeTable]:
         """By what they add to the name of the lake, in the order in which rows get into them."""
         found = {"": self.table, QUARANTINE_SUFFIX: self.quarantine}

@@ -19,7 +19,13 @@ from roquet.pipeline.lake.lake import (
     move_pieces,
 )
 from roquet.pipeline.lake.metadata import LakeFormat, LakeSettings, PublishLog
-from roquet.pipeline.lake.opening import body_schema_of, check_settings, format_of, open_lake
+from roquet.pipeline.lake.opening import (
+    body_schema_of,
+    check_settings,
+    format_of,
+    open_lake,
+    settings_of,
+)
 from roquet.pipeline.lake.schemas.body_schema import BodySchema
 from roquet.pipeline.lake.schemas.choosing import BodyOptions
 from tests.support.lake_pieces import QUEUE, parquet_names, staged
@@ -249,7 +255,7 @@ def test_a_lake_stays_what_it_is_unless_something_else_is_asked_for(tmp_path: Pa
         pass
     assert format_of(path, None) is LakeFormat.DELTA
     with pytest.raises(BadLake, match="format 'delta', not 'parquet'"):
-        check_settings(path, LakeSettings(format=format_of(path, "parquet")))
+        check_settings(path, settings_of(path), LakeSettings(format=LakeFormat.PARQUET))
 
 
 def test_without_the_library_delta_is_refused_with_what_to_install(

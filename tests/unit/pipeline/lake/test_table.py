@@ -268,9 +268,8 @@ def test_jobs_of_two_schemas_evolve_the_table_and_overwrite_nothing(
     lake: OpenLake, kind: Kind
 ) -> None:
     """Both started when the table had no columns."""
-    chosen = partial(bodies_of, lake.place, kind.settings.format)
-    first = chosen(BodyOptions(json_schema="id bigint"))
-    second = chosen(BodyOptions(json_schema="id bigint, what string"))
+    first = bodies_of(lake, BodyOptions(json_schema="id bigint"))
+    second = bodies_of(lake, BodyOptions(json_schema="id bigint, what string"))
     other = open_existing_lake(lake.place)
     add_decoded(other, second, 0)
     with pytest.raises(SchemaChanged):
@@ -306,7 +305,7 @@ def add_decoded(lake: OpenLake, bodies: LakeBodies, offset: int) -> None:
 def test_a_writer_that_is_killed_while_it_adds_columns_is_repeated(
     lake: OpenLake, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bodies = bodies_of(lake.place, kind.settings.format, BodyOptions(json_schema="id bigint"))
+    bodies = bodies_of(lake, BodyOptions(json_schema="id bigint"))
     owner, name = (
         (TableAlterer, "set_table_properties")
         if kind.table is DeltaLakeTable
