@@ -151,9 +151,11 @@ def retried(ask: Callable[[], T], timeout: timedelta, *, is_starting: bool = Fal
         try:
             return ask()
         except UNANSWERED as error:
-            pause_s = backoff.next_s()
             limit_s = retry_time(error, timeout, is_starting=is_starting).total_seconds()
-            if time.monotonic() + pause_s > started_s + limit_s:
+            left_s = started_s + limit_s - time.monotonic()
+            if left_s <= 0:
                 raise
+            # The last attempt is when the time is up.
+            pause_s = min(backoff.next_s(), left_s)
             log.warning("retrying in %.1f s: %s", pause_s, error)
         time.sleep(pause_s)
