@@ -44,6 +44,8 @@ _AS_HEADERS: Final = (
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 Act = Callable[[], object]
+# What is compared, with our source and with Kafka's.
+Pair = tuple[str, Act, Act]
 
 
 class Spent(NamedTuple):
@@ -119,8 +121,8 @@ def connector_jars() -> str:
     return ",".join(map(str, sorted(found.glob("*.jar"))))
 
 
-def compare(sources: Sources, rounds: int) -> Iterator[Compared]:
-    for name, ours, theirs in _pairs(sources):
+def compare(pairs: Iterable[Pair], rounds: int) -> Iterator[Compared]:
+    for name, ours, theirs in pairs:
         spent: tuple[list[Spent], list[Spent]] = ([], [])
         # In the first round, Java compiles.
         for _ in range(rounds + 1):
@@ -140,7 +142,7 @@ def table(compared: Iterable[Compared], rows: int) -> Iterator[str]:
         )
 
 
-def _pairs(sources: Sources) -> list[tuple[str, Act, Act]]:
+def batches(sources: Sources) -> list[Pair]:
     ours, kafka = sources.our_frame("map"), sources.kafka_frame()
     narrow = sources.our_frame("map", SAME_COLUMNS)
     to_parquet = partial(_to_parquet, sources)
@@ -153,6 +155,11 @@ def _pairs(sources: Sources) -> list[tuple[str, Act, Act]]:
             partial(to_parquet, narrow),
             partial(to_parquet, kafka),
         ),
+    ]
+
+
+def streams(sources: Sources) -> list[Pair]:
+    return [
         (
             "AvailableNow to Parquet, all columns",
             lambda: _available_now(sources, sources.our_stream("map")),
