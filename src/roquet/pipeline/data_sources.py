@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from roquet.pipeline.errors import BadOption, BadSchema
+from roquet.pipeline.errors import BadOption, BadSchema, without_frames
 from roquet.pipeline.options.declaring import read_options
 from roquet.pipeline.options.reading import ReadOptions, StoreOptions
 from roquet.pipeline.options.writing import WriteOptions
@@ -54,9 +54,11 @@ class RocketmqDataSource(DataSource):
     def name(cls) -> str:
         return "rocketmq"
 
+    @without_frames
     def schema(self) -> StructType:
         return message_schema(self._read_options().properties)
 
+    @without_frames
     def reader(self, schema: StructType) -> DataSourceReader:
         from roquet.pipeline.source.batch import BatchReader  # noqa: PLC0415
 
@@ -64,17 +66,20 @@ class RocketmqDataSource(DataSource):
         reader = BatchReader(options, chosen_columns(schema, options.properties))
         return _pushed(reader) if options.filter_pushdown else reader
 
+    @without_frames
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from roquet.pipeline.source.stream import StreamReader  # noqa: PLC0415
 
         options = self._read_options()
         return StreamReader(options, chosen_columns(schema, options.properties))
 
+    @without_frames
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from roquet.pipeline.sink.writers import BatchWriter  # noqa: PLC0415
 
         return BatchWriter(self._write_options(schema, overwrite=overwrite))
 
+    @without_frames
     def streamWriter(  # noqa: N802
         self,
         schema: StructType,
@@ -119,9 +124,11 @@ class RocketmqStoreDataSource(DataSource):
     def name(cls) -> str:
         return "rocketmq-store"
 
+    @without_frames
     def schema(self) -> StructType:
         return message_schema(self._options().properties)
 
+    @without_frames
     def reader(self, schema: StructType) -> DataSourceReader:
         from roquet.pipeline.store_source.batch import StoreBatchReader  # noqa: PLC0415
 

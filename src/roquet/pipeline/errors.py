@@ -20,14 +20,31 @@ line what is wrong and what to do.
 """
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from roquet.errors import RoquetError
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 # The number of damages in the text of an error.
 _DAMAGES_SHOWN: Final = 10
+
+
+def without_frames(method: Callable[P, T]) -> Callable[P, T]:
+    """For what Spark calls: above the line that has the reason, it would show thirty of code."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except RoquetError as error:
+            raise error.with_traceback(None) from None
+
+    return call
 
 
 class PipelineError(RoquetError):

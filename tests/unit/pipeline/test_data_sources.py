@@ -1,5 +1,7 @@
 """What the format refuses before anything is read or sent."""
 
+import traceback
+
 import pytest
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
@@ -20,6 +22,14 @@ def test_a_stream_that_is_written_has_a_name_of_its_own() -> None:
     named.writer(BODIES, overwrite=False)
     with raises(BadOption, name="writeId"):
         named.streamWriter(BODIES, overwrite=False)
+
+
+def test_errors_have_no_frames_below_what_spark_calls() -> None:
+    """Spark shows them all: there used to be up to thirty lines above the one that says it."""
+    with pytest.raises(BadOption) as raised:
+        source(groupId="a b").schema()
+    called = [frame.name for frame in traceback.extract_tb(raised.tb)]
+    assert called == [test_errors_have_no_frames_below_what_spark_calls.__name__, "call"]
 
 
 def test_messages_are_not_overwritten() -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from roquet.pipeline.connections import retried, topic_reader
+from roquet.pipeline.errors import without_frames
 from roquet.pipeline.limits import NO_LIMITS, ReadLimits
 from roquet.pipeline.options.reading import ReadOptions
 from roquet.pipeline.planning import QueueRange, core_count, split_evenly, task_count
@@ -40,6 +41,7 @@ class BatchReader(DataSourceReader):
     def limited(self, limits: ReadLimits) -> "BatchReader":
         return BatchReader(with_tags(self._options, limits), self._columns, limits)
 
+    @without_frames
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         reader = topic_reader(options.cluster, pull_group(options))

@@ -36,7 +36,7 @@ from roquet.pipeline.connections import (
     stays_missing,
     topic_reader,
 )
-from roquet.pipeline.errors import DataLoss
+from roquet.pipeline.errors import DataLoss, without_frames
 from roquet.pipeline.options.reading import Position, ReadOptions
 from roquet.pipeline.planning import admitted, is_held_back
 from roquet.pipeline.queue_offsets import StreamOffset, flat_table, ranges_between
@@ -169,12 +169,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Called by Spark.
 
+    @without_frames
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's names.
         """The same on every call, and part of the offset of the first batch."""
         if self._initial is None:
             self._initial = self._retried(self._find_initial, is_starting=True)
         return self._initial.to_json()
 
+    @without_frames
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         queues, _ = self._retried(self._find_queues, is_starting=True)
         try:
@@ -196,6 +198,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @without_frames
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """`start` is the end of the last batch that was finished."""
         finished = StreamOffset.from_json(start)

@@ -8,6 +8,7 @@ from typing import Any, final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from roquet.pipeline.errors import without_frames
 from roquet.pipeline.limits import NO_LIMITS, ReadLimits
 from roquet.pipeline.options.reading import StoreOptions
 from roquet.pipeline.store_source.rows import StoreSplit, read_split
@@ -39,6 +40,7 @@ class StoreBatchReader(DataSourceReader):
             within_times(self._options, limits.stored_ms), self._columns, limits
         )
 
+    @without_frames
     def partitions(self) -> Sequence[InputPartition]:
         return [StorePartition(split) for split in splits_of(self._options, self._limits)]
 
