@@ -150,3 +150,16 @@ def test_a_cluster_of_spark_that_is_none_is_reported_in_one_line(tmp_path: Path)
         printed = command.run("--master=local[none]", exit_code=1)["said"]
     assert "Spark does not start on local[none]: " in printed.splitlines()[-1]
     assert "Could not parse Master URL" in printed.splitlines()[-1]
+
+
+def test_a_signal_for_all_processes_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    with BlockingCluster() as cluster:
+        command = IngestCommand(cluster.name_server, cluster.new_topic("orders"), tmp_path)
+        with Producer(cluster.name_server, "senders") as producer:
+            producer.send(Message("orders", b"one tea"))
+        ended = command.run_until(
+            command.entry_count, "--master=local[2]", end_by=signal.SIGTERM, is_for_all=True
+        )
+    assert "Traceback" not in ended.stderr
+    assert "Exception" not in ended.stderr
+    assert ended.returncode in (0, 130)

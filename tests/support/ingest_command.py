@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, final
 
 from roquet.pipeline.lake.places import LakePlace, options_file_of
+from tests.support.descendants import descendants
 from tests.support.eventually import wait_until
 
 # Spark starts slowly on a machine that does other things, too.
@@ -71,9 +73,13 @@ class IngestCommand:
         return _outcome(process.returncode, exit_code, stdout, stderr)
 
     def run_until(
-        self, condition: Callable[[], object], *options: str, end_by: signal.Signals
+        self,
+        condition: Callable[[], object],
+        *options: str,
+        end_by: signal.Signals,
+        is_for_all: bool = False,
     ) -> "subprocess.CompletedProcess[str]":
-        """Until the condition holds; then the process gets the signal."""
+        """Until the condition holds; then the process gets the signal, or it and all it started."""
         process = self._start(*options)
 
         def is_time() -> bool:
@@ -82,7 +88,11 @@ class IngestCommand:
 
         try:
             wait_until(is_time, _PATIENCE_S)
+            others = list(descendants(process.pid)) if is_for_all else []
             process.send_signal(end_by)
+            for each in others:
+                with suppress(ProcessLookupError):
+                    os.kill(each, end_by)
             stdout, stderr = process.communicate(timeout=_PATIENCE_S)
         finally:
             process.kill()

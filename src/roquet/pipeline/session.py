@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JError
+from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -23,6 +24,7 @@ from roquet.pipeline.queries import QueryFailed
 from roquet.temporary import remove_leftovers, temporary_directory
 
 _PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
+_GATEWAY: Final = "java_gateway"
 # Its name on all machines, this one included.
 _ANY_PYTHON: Final = "python3"
 # Where executors unpack an archive, relative to their working directory.
@@ -70,8 +72,7 @@ def spark_session(
         raise NoSession("Spark needs Java 17 or newer: install it, or set JAVA_HOME to where it is")
     if archive is not None and not archive.is_file():
         raise NoSession(f"no archive {archive}: write one with 'roquet spark package'")
-    # It logs what it raises, too.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    _quieten()
     remove_leftovers()
     with temporary_directory() as directory:
         output = directory / "spark.log"
@@ -86,6 +87,20 @@ def spark_session(
         except (NoSession, QueryFailed) as error:
             error.add_note(f"the output of Spark is in {_kept(output)}")
             raise
+
+
+def _quieten() -> None:
+    """Libraries log what they raise, too, and print tracebacks when Java ends before Python."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # Some of it goes to the root logger, to which nothing of ours logs.
+    logging.getLogger().addFilter(_is_not_of_py4j)
+    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
+        # Its thread reads from Java, which a signal for all processes of a job may end first.
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module != _GATEWAY
 
 
 def _stop(session: SparkSession) -> None:
