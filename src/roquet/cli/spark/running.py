@@ -86,7 +86,7 @@ def stopped_by_signals(reporter: Reporter, message: str) -> Iterator[Event]:
     before = {each: signal.signal(each, handle) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
-    except QueryFailed:
+    except (QueryFailed, ConnectionError):
         if stop.is_set():
             raise KeyboardInterrupt from None
         raise
