@@ -20,6 +20,7 @@ from hypothesis import given, strategies as st
 from roquet.grpc.calls import EndpointFigures, with_head
 from roquet.grpc.codes import MessageType
 from roquet.grpc.connection import FastCalls, GrpcConnection, GrpcLimits
+from roquet.grpc.http2 import REQUEST, Http2Session
 from roquet.grpc.in_broker.sending import turns
 from roquet.grpc.in_broker.service import BrokerService
 from roquet.grpc.methods import Endpoint
@@ -92,12 +93,22 @@ class Ways:
         self._fast = self._service.begin_fast_calls(connection)
         return self
 
-    def take(self, *arguments: Any) -> bool:
+    def take(
+        self,
+        connection: GrpcConnection,
+        session: Http2Session,
+        events: list[Any],
+        start: int,
+    ) -> int:
         assert self._fast is not None
         assert self._taken is not None
-        is_taken = self._fast.take(*arguments)
-        self._taken[is_taken] += 1
-        return is_taken
+        left = self._fast.take(connection, session, events, start)
+        self._taken.update([True] * (left - start))
+        self._taken.update([False for kind, *_ in events[left : left + 1] if kind == REQUEST])
+        return left
+
+    def end_calls(self) -> None:
+        self._service.end_calls()
 
 
 class Outcome(NamedTuple):

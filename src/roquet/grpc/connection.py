@@ -81,10 +81,11 @@ class FastCalls(Protocol):
         self,
         connection: "GrpcConnection",
         session: Http2Session,
-        stream_id: int,
-        request: "Request",
-    ) -> bool:
-        """Whether it is answered, now or later; if not, nothing has happened."""
+        events: "list[Event]",
+        start: int,
+    ) -> int:
+        """Takes requests from `start` on, which are answered now or later, and returns where the
+        first event is that is left: nothing has happened for it."""
 
 
 class CallTaker(Protocol):
@@ -94,7 +95,10 @@ class CallTaker(Protocol):
         """The stream of a new call; None if there is no such method."""
 
     def begin_fast_calls(self, connection: "GrpcConnection") -> FastCalls | None:
-        """What comes first for the calls of this turn of the loop; None if nothing does."""
+        """What comes first for the calls that came together; None if nothing does."""
+
+    def end_calls(self) -> None:
+        """All of them are taken: what was kept to be done at once for several is due."""
 
 
 class GrpcConnectionOwner(Protocol):
@@ -127,9 +131,8 @@ class GrpcConnection(asyncio.Protocol):
     ) -> None:
         self._owner = owner
         self._taker = taker
-        self._fast_calls: FastCalls | None = None
         self._deadlines = deadlines
-        self._limits = limits
+        self.limits = limits
         self._budget = budget
         self._loop = asyncio.get_running_loop()
         self._session = Http2Session(
@@ -206,7 +209,7 @@ class GrpcConnection(asyncio.Protocol):
             self._budget.hold(difference)
 
     def expire(self) -> None:
-        limits, now_s = self._limits, self._deadlines.now_s
+        limits, now_s = self.limits, self._deadlines.now_s
         oldest_s = next(iter(self._incomplete.values()), now_s)
         if self._close_reason is not None:
             self._transport.abort()
@@ -242,7 +245,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        high = self._limits.unread_size_high
+        high = self.limits.unread_size_high
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
         # A peer that is gone already has no address any more.
         ip, port = (transport.get_extra_info("peername") or _NO_ADDRESS)[:2]
@@ -251,7 +254,7 @@ class GrpcConnection(asyncio.Protocol):
         shown = self.source or self.peer_address
         self.peer_host = pack_host(shown.ip, shown.port)
         self.peer = str(shown)
-        self.deadline_s = self._deadlines.refresh() + self._limits.request_timeout_s
+        self.deadline_s = self._deadlines.refresh() + self.limits.request_timeout_s
         self._budget.add(self)
         self._owner.opened(self)
         self.flush_soon()
@@ -260,9 +263,9 @@ class GrpcConnection(asyncio.Protocol):
         if self._close_reason is not None:
             return
         self._is_pinged = False
-        self._fast_calls = self._taker.begin_fast_calls(self)
+        self._is_flush_due = True  # It comes below.
         try:
-            self._take(self._session.receive(data))
+            self._take_calls(self._session.receive(data))
         except Http2Broken as error:
             self._distrust(str(error))
             return
@@ -297,10 +300,25 @@ class GrpcConnection(asyncio.Protocol):
 
     # Private.
 
+    def _take_calls(self, events: "list[Event]") -> None:
+        fast_calls = self._taker.begin_fast_calls(self)
+        at = 0
+        try:
+            while at < len(events):
+                if fast_calls is not None:
+                    at = fast_calls.take(self, self._session, events, at)
+                self._take(events[at : at + 1])
+                at += 1
+        finally:
+            self._taker.end_calls()
+
     def _take(self, events: "Sequence[Event]") -> None:
         for kind, stream_id, value in events:
             if kind == REQUEST:
-                self._take_request(stream_id, cast("Request", value))
+                request = cast("Request", value)
+                self._take_headers(stream_id, request.headers.texts())
+                self._take_data(stream_id, request.data)
+                self._take_end(stream_id)
             elif kind == DATA:
                 self._take_data(stream_id, cast("bytes", value))
             elif kind == HEADERS:
@@ -309,18 +327,6 @@ class GrpcConnection(asyncio.Protocol):
                 self._take_end(stream_id)
             else:
                 self._take_close(stream_id, is_complete=bool(value))
-
-    def _take_request(self, stream_id: int, request: "Request") -> None:
-        fast_calls = self._fast_calls
-        if (
-            fast_calls is not None
-            and len(request.data) <= self._limits.message_size_max
-            and fast_calls.take(self, self._session, stream_id, request)
-        ):
-            return
-        self._take_headers(stream_id, request.headers.texts())
-        self._take_data(stream_id, request.data)
-        self._take_end(stream_id)
 
     def _take_headers(self, stream_id: int, metadata: Mapping[str, str]) -> None:
         is_grpc = metadata.get("content-type", "").startswith("application/grpc")
@@ -344,7 +350,7 @@ class GrpcConnection(asyncio.Protocol):
         if incoming is None:
             return
         buffer = incoming.buffer
-        if not buffer and is_whole(data) and len(data) <= self._limits.message_size_max:
+        if not buffer and is_whole(data) and len(data) <= self.limits.message_size_max:
             self._incomplete.pop(stream_id, None)
             incoming.stream.receive(data[MESSAGE_HEAD_SIZE:])
             return
@@ -352,7 +358,7 @@ class GrpcConnection(asyncio.Protocol):
         buffer += data
         while len(buffer) >= MESSAGE_HEAD_SIZE:
             size = int.from_bytes(buffer[1:MESSAGE_HEAD_SIZE])
-            if buffer[0] or size > self._limits.message_size_max:
+            if buffer[0] or size > self.limits.message_size_max:
                 self._refuse(incoming, size, is_compressed=bool(buffer[0]))
                 return
             end = MESSAGE_HEAD_SIZE + size
@@ -372,7 +378,7 @@ class GrpcConnection(asyncio.Protocol):
         if is_compressed:
             incoming.call.finish(GrpcStatus.UNIMPLEMENTED, "compressed messages are not supported")
             return
-        limit = self._limits.message_size_max
+        limit = self.limits.message_size_max
         text = f"a message of {size} bytes is larger than {limit}"
         incoming.call.finish(GrpcStatus.RESOURCE_EXHAUSTED, text)
 
@@ -407,7 +413,7 @@ class GrpcConnection(asyncio.Protocol):
             self._control_second_s = self._deadlines.now_s
             self._control_counted = seen
         count = self._control_seen - self._control_counted
-        if count > self._limits.control_rate_max and self._close_reason is None:
+        if count > self.limits.control_rate_max and self._close_reason is None:
             self._session.terminate(_ENHANCE_YOUR_CALM)
             self._distrust(f"{count} resets, settings and pings in a second")
 
@@ -438,7 +444,7 @@ class GrpcConnection(asyncio.Protocol):
             self._unread_since_s = None
         if pending and self._unread_since_s is None:
             self._unread_since_s = self._deadlines.now_s
-        if pending > self._limits.unread_size_max:
+        if pending > self.limits.unread_size_max:
             self.cut_off(f"left {pending} bytes unread")
         elif self._session.is_over:
             self._end("the peer ended the session")
@@ -449,7 +455,7 @@ class GrpcConnection(asyncio.Protocol):
     def _move_deadline(self) -> None:
         if self._close_reason is not None:
             return
-        limits, now_s = self._limits, self._deadlines.now_s
+        limits, now_s = self.limits, self._deadlines.now_s
         deadline_s = now_s + limits.silence_s_max
         oldest_s = next(iter(self._incomplete.values()), None)
         if oldest_s is not None:

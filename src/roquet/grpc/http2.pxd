@@ -28,11 +28,15 @@ cdef class Ending:
 cdef class _Outgoing:
     # Counts the end of the call; None if that is an event.
     cdef Ending ending
-    cdef object chunks
-    cdef Py_ssize_t position  # in the first chunk
+    # The chunk that is sent, how much of it was, and those after it; None if there are none.
+    cdef bytes chunk
+    cdef Py_ssize_t position
+    cdef object later
     cdef tuple trailers
     cdef bint is_finished
     cdef bint is_sent
+
+    cdef int add(self, bytes chunk) except -1
 
 
 cdef class Http2Session:

@@ -183,8 +183,16 @@ cdef class _Outgoing:
     """What waits to be sent on one stream."""
 
     def __cinit__(self):
-        self.chunks = deque()
         self.trailers = ()
+
+    cdef int add(self, bytes chunk) except -1:
+        if self.chunk is None:
+            self.chunk = chunk
+        elif self.later is None:
+            self.later = deque((chunk,))
+        else:
+            self.later.append(chunk)
+        return 0
 
 
 @cython.final
@@ -319,7 +327,7 @@ cdef class Http2Session:
             return
         outgoing = self._respond(stream_id, headers)
         outgoing.ending = ending
-        outgoing.chunks.append(data)
+        outgoing.chunk = data
         self.pending_size += PyBytes_GET_SIZE(data)
         outgoing.trailers = trailers
         outgoing.is_finished = True
@@ -359,7 +367,7 @@ cdef class Http2Session:
         if outgoing is None or outgoing.is_finished:
             return
         if PyBytes_GET_SIZE(data):
-            outgoing.chunks.append(data)
+            outgoing.add(data)
             self.pending_size += PyBytes_GET_SIZE(data)
             nghttp2_session_resume_data(self._session, stream_id)
 
@@ -501,9 +509,10 @@ cdef int _closed(
     cdef _Outgoing outgoing = self._outgoing.pop(stream_id, None)
     cdef bint is_sent = False
     if outgoing is not None:
-        for chunk in outgoing.chunks:
+        if outgoing.chunk is not None:
+            self.pending_size -= PyBytes_GET_SIZE(outgoing.chunk) - outgoing.position
+        for chunk in outgoing.later or ():
             self.pending_size -= len(chunk)
-        self.pending_size += outgoing.position
         is_sent = outgoing.is_sent and not error_code
         if outgoing.ending is not None:
             outgoing.ending.count(is_sent)
@@ -525,19 +534,19 @@ cdef ssize_t _read(
     cdef size_t done = 0
     if outgoing is None:
         return ERR_TEMPORAL_CALLBACK_FAILURE
-    while outgoing.chunks and done < length:
-        chunk = outgoing.chunks[0]
+    while outgoing.chunk is not None and done < length:
+        chunk = outgoing.chunk
         size = min(<Py_ssize_t>(length - done), PyBytes_GET_SIZE(chunk) - outgoing.position)
         memcpy(buffer + done, PyBytes_AS_STRING(chunk) + outgoing.position, size)
         done += size
         outgoing.position += size
         if outgoing.position == PyBytes_GET_SIZE(chunk):
-            outgoing.chunks.popleft()
+            outgoing.chunk = outgoing.later.popleft() if outgoing.later else None
             outgoing.position = 0
     self.pending_size -= <Py_ssize_t>done
     if done:
         self._is_ping_free = True
-    if not outgoing.chunks and outgoing.is_finished:
+    if outgoing.chunk is None and outgoing.is_finished:
         data_flags[0] |= DATA_FLAG_EOF
         outgoing.is_sent = True
         if outgoing.trailers:

@@ -46,7 +46,10 @@ class Service(SettingsTaker, Protocol):
     figures: EndpointFigures
 
     def begin_fast_calls(self, connection: GrpcConnection) -> FastCalls | None:
-        """What takes calls of this turn of the loop that leave nothing to decide, if anything."""
+        """What takes calls that came together and leave nothing to decide, if anything."""
+
+    def end_calls(self) -> None:
+        """All of them are taken."""
 
     def query_route(self, call: Call, request: Message) -> Message | None: ...
 
@@ -125,6 +128,9 @@ class Endpoint:
 
     def begin_fast_calls(self, connection: GrpcConnection) -> FastCalls | None:
         return self._service.begin_fast_calls(connection)
+
+    def end_calls(self) -> None:
+        self._service.end_calls()
 
 
 @final

@@ -59,6 +59,9 @@ class Echoes:
     def begin_fast_calls(self, _connection: GrpcConnection) -> None:
         """Every call is a stream."""
 
+    def end_calls(self) -> None:
+        """Nothing is kept for several calls."""
+
 
 @asynccontextmanager
 async def served(limits: GrpcLimits = LIMITS) -> AsyncIterator[tuple[int, list[Call]]]:

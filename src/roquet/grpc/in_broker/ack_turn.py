@@ -1,10 +1,9 @@
-"""Acks that come in one turn of the event loop, written together.
+"""Acks that come together, written together.
 
 SDKs acknowledge each message of a receive by a call of its own, and mostly all of them at once.
 What is for one pop becomes one record of the journal. No ack is answered before it is written.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol, final
 
@@ -25,8 +24,8 @@ Result = Message | PopKey
 class WaitingAck(Protocol):
     """A call whose acks are not written yet."""
 
-    def answer(self, statuses: Mapping[PopKey, Message], late: Message | None) -> None:
-        """With the statuses of pops, and `late` instead of each success."""
+    def answer(self, refused: Mapping[PopKey, Message], late: Message | None) -> None:
+        """With the statuses of pops that were refused, and `late` instead of each success."""
 
     def give_up(self, text: str) -> None:
         """The broker stops or restarts."""
@@ -39,8 +38,8 @@ class Ack(NamedTuple):
     request: Message
     results: list[Result]
 
-    def answer(self, statuses: Mapping[PopKey, Message], late: Message | None) -> None:
-        found = statuses_of(self.results, statuses, late)
+    def answer(self, refused: Mapping[PopKey, Message], late: Message | None) -> None:
+        found = statuses_of(self.results, refused, late)
         self.call.answer(ack_answer(self.request, found).SerializeToString())
 
     def give_up(self, text: str) -> None:
@@ -48,10 +47,10 @@ class Ack(NamedTuple):
 
 
 def statuses_of(
-    results: Iterable[Result], statuses: Mapping[PopKey, Message], late: Message | None
+    results: Iterable[Result], refused: Mapping[PopKey, Message], late: Message | None
 ) -> list[Message]:
     """Of the entries of a call."""
-    found = [statuses[each] if isinstance(each, PopKey) else each for each in results]
+    found = [refused.get(each, _OK) if isinstance(each, PopKey) else each for each in results]
     if late is not None:
         return [late if each.code == Code.OK else each for each in found]
     return found
@@ -75,13 +74,12 @@ class AckTurn:
 
     def add(self, ack: WaitingAck, end: int) -> None:
         """Answered when all of it is written, and the log is safe up to `end`."""
-        if not self._acks:
-            asyncio.get_running_loop().call_soon(self.flush)
         self._acks.append(ack)
         self._end = max(self._end, end)
 
     def flush(self) -> None:
-        """Acks are written before whatever changes the messages in flight after them."""
+        """Comes after all calls that came together, and before any of them that changes messages in
+        flight."""
         if not self._acks:
             return
         acks, self._acks = self._acks, []
@@ -92,26 +90,23 @@ class AckTurn:
             for each in acks:
                 each.give_up("the broker restarts")
             return
-        statuses = {}
+        refused = {}
         for key, acked in offsets.items():
             try:
                 end = max(end, broker.waiting.pops.note_acks(key, acked))
-                statuses[key] = _OK
-            except Refused as refused:
-                statuses[key] = refusal_status(refused)
+            except Refused as refusal:
+                refused[key] = refusal_status(refusal)
         broker.messages.acks.when_settled(
-            end, lambda code: _answer_all(acks, statuses, code), OnTimeout.REFUSE
+            end, lambda code: _answer_all(acks, refused, code), OnTimeout.REFUSE
         )
 
 
-def _answer_all(
-    acks: list[WaitingAck], statuses: dict[PopKey, Message], code: ResponseCode
-) -> None:
+def _answer_all(acks: list[WaitingAck], refused: dict[PopKey, Message], code: ResponseCode) -> None:
     late = None
     if code is not ResponseCode.SUCCESS:
         late = status_of(code_of(code), "the message may be redelivered")
     for each in acks:
-        each.answer(statuses, late)
+        each.answer(refused, late)
 
 
 _OK = status_of(Code.OK)

@@ -9,6 +9,7 @@ cdef class GroupDecision:
     # What was decided by, and may be replaced.
     cdef object settings
     # What was decided.
+    cdef bytes encoded_name, encoded_topic
     cdef str name, topic
     # By their numbers, as the journal names them.
     cdef dict queues
@@ -26,12 +27,15 @@ cdef class FastAck:
 
 
 cdef class FastAcks:
-    cdef object _broker, _find_topic, _turn, _clients, _clock
+    cdef object _broker, _find_topic, _turn, _clients
     cdef Ending _ending
     cdef dict _groups
+    cdef GroupDecision _last_group
+    cdef int64_t _now_ms
     cdef uint8_t* _scratch
     cdef Py_ssize_t _capacity
 
+    cdef void begin(self, int64_t now_ms) noexcept
     cdef bint take(
         self,
         object connection,
@@ -41,5 +45,6 @@ cdef class FastAcks:
         Span request,
     ) except -1
     cdef GroupDecision _group(self, Span group, Span topic)
+    cdef GroupDecision _decide(self, bytes group, bytes topic)
     cdef bint _holds(self, Span client_id) except -1
     cdef bytes _answer(self, const AckRequest* found)

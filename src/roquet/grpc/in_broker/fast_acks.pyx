@@ -9,6 +9,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 
+from roquet.broker.fast_path.sends cimport is_same
 from roquet.grpc.ack_request cimport AckedMessage, AckRequest, read_ack_request
 from roquet.grpc.http2 cimport Ending, Http2Session
 from roquet.grpc.wire_format cimport FIELD_HEAD_SIZE_MAX, put_head, put_text
@@ -38,6 +39,8 @@ cdef enum:
 
 cdef Py_ssize_t _HEAD_SIZE = MESSAGE_HEAD_SIZE
 cdef str _METHOD = f"{SERVICE}AckMessage"
+# What PopKey does, without a call of Python.
+cdef object _new_tuple = tuple.__new__
 cdef bytes _STATUS = status_of(Code.OK).SerializeToString()
 
 
@@ -50,17 +53,14 @@ cdef class GroupDecision:
 cdef class FastAck:
     """A call whose acks are not written yet; an `Ack` of the turn."""
 
-    def answer(self, statuses, late):
-        """With the status of each pop, or `late` instead of success."""
-        found = statuses_of(self._keys, statuses, late)
+    def answer(self, refused, late):
+        """With the status of each pop that was refused, or `late` instead of success."""
         answer, ending = self._answer, self._ending
-        for status in found:
-            if status.code != Code.OK:
-                request = pb.AckMessageRequest.FromString(self._request)
-                data = ack_answer(request, found).SerializeToString()
-                ending = ending.other((_METHOD, status_start(data)))
-                answer = with_head(data)
-                break
+        if late is not None or (refused and not refused.keys().isdisjoint(self._keys)):
+            request = pb.AckMessageRequest.FromString(self._request)
+            data = ack_answer(request, statuses_of(self._keys, refused, late)).SerializeToString()
+            ending = ending.other((_METHOD, status_start(data)))
+            answer = with_head(data)
         self._session.answer(self._stream_id, HEADERS, answer, OK, ending)
         self._connection.flush_soon()
 
@@ -79,7 +79,6 @@ cdef class FastAcks:
     def __init__(self, broker, turn, clients, Ending ending not None):
         self._broker = broker
         self._find_topic = broker.tables.topics.find
-        self._clock = broker.clock
         self._turn = turn
         self._clients = clients
         self._ending = ending
@@ -87,6 +86,10 @@ cdef class FastAcks:
 
     def __dealloc__(self):
         PyMem_Free(self._scratch)
+
+    cdef void begin(self, int64_t now_ms) noexcept:
+        """The time of acks that came together."""
+        self._now_ms = now_ms
 
     cdef bint take(
         self,
@@ -96,16 +99,15 @@ cdef class FastAcks:
         Span client_id,
         Span request,
     ) except -1:
-        """Whether it is answered at the end of the turn; if not, nothing has happened."""
+        """Whether it is answered with its turn; if not, nothing has happened."""
         cdef AckRequest found
         cdef const AckedMessage* ack
         cdef GroupDecision group
         cdef FastAck answered
-        cdef int64_t now_ms
+        cdef int64_t now_ms = self._now_ms
         cdef Py_ssize_t index
         if self._broker.config.is_slave or not read_ack_request(request, &found):
             return False
-        now_ms = self._clock.now_ms()
         for index in range(found.count):
             ack = &found.acks[index]
             if ack.pop_time_ms > now_ms or ack.pop_time_ms + ack.invisible_ms <= now_ms:
@@ -128,24 +130,36 @@ cdef class FastAcks:
                 queue = QueueOfGroup(group.name, group.topic, ack.queue_id)
                 if ack.queue_id < <int64_t>group.settings.queue_count:
                     group.queues[ack.queue_id] = queue
-            key = PopKey(queue, ack.start_offset, ack.pop_time_ms)
+            key = _new_tuple(PopKey, (queue, ack.start_offset, ack.pop_time_ms))
             answered._keys.append(self._turn.join(key, ack.offset))
         self._turn.add(answered, 0)
         return True
 
     cdef GroupDecision _group(self, Span group, Span topic):
         """What holds for it now; None if its acks are left."""
-        cdef tuple key = (bytes_of(group), bytes_of(topic))
-        cdef GroupDecision known = self._groups.get(key)
-        if known is not None and self._find_topic(known.topic) is known.settings:
-            return known
+        cdef GroupDecision known = self._last_group
+        if (
+            known is None
+            or not is_same(known.encoded_name, group)
+            or not is_same(known.encoded_topic, topic)
+        ):
+            known = self._groups.get((bytes_of(group), bytes_of(topic)))
+        if known is None or self._find_topic(known.topic) is not known.settings:
+            known = self._decide(bytes_of(group), bytes_of(topic))
+        self._last_group = known
+        return known
+
+    cdef GroupDecision _decide(self, bytes group, bytes topic):
+        cdef tuple key = (group, topic)
+        cdef GroupDecision known
         self._groups.pop(key, None)
         try:
-            name = group_name(pb.Resource(name=key[0].decode()))
-            settings = found_topic(self._broker, pb.Resource(name=key[1].decode()))
+            name = group_name(pb.Resource(name=group.decode()))
+            settings = found_topic(self._broker, pb.Resource(name=topic.decode()))
         except Refused:
             return None
         known = GroupDecision()
+        known.encoded_name, known.encoded_topic = key
         known.settings = settings
         known.name = name
         known.topic = settings.topic_name

@@ -2,7 +2,7 @@ from roquet.broker.broker import Broker
 from roquet.grpc.calls import EndpointFigures
 from roquet.grpc.clients import GrpcClients
 from roquet.grpc.connection import GrpcConnection
-from roquet.grpc.http2 import Http2Session, Request
+from roquet.grpc.http2 import Event, Http2Session
 from roquet.grpc.in_broker.ack_turn import AckTurn
 from roquet.grpc.in_broker.registration import Held
 
@@ -21,6 +21,6 @@ class FastCalls:
         self,
         connection: GrpcConnection,
         session: Http2Session,
-        stream_id: int,
-        request: Request,
-    ) -> bool: ...
+        events: list[Event],
+        start: int,
+    ) -> int: ...

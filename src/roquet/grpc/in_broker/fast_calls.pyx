@@ -7,7 +7,7 @@ stream like all others, and `methods.py` finds who answers it.
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from roquet.broker.fast_path.sends cimport is_same
 from roquet.grpc.http2 cimport Ending, Http2Session, Request
@@ -17,9 +17,11 @@ from roquet.protocol.binary cimport Span, get_uint32
 
 from roquet.grpc.calls import MESSAGE_HEAD_SIZE, status_start
 from roquet.grpc.codes import Code, status_of
+from roquet.grpc.http2 import REQUEST
 from roquet.grpc.schema import SERVICE, pb
 
 cdef Py_ssize_t _HEAD_SIZE = MESSAGE_HEAD_SIZE
+cdef int _REQUEST = REQUEST
 cdef str _SEND = f"{SERVICE}SendMessage"
 cdef str _ACK = f"{SERVICE}AckMessage"
 cdef bytes _SEND_PATH = _SEND.encode()
@@ -30,29 +32,54 @@ cdef bytes _OK = status_start(pb.SendMessageResponse(status=status_of(Code.OK)).
 
 @cython.final
 cdef class FastCalls:
-    """Those of the endpoint of one broker, in the turn of the loop that `begin` starts."""
+    """Those of the endpoint of one broker, of what came together, which `begin` starts."""
 
     cdef readonly object broker
-    cdef object _begun
+    cdef object _begun, _clock
     cdef FastSends _sends
     cdef FastAcks _acks
     cdef bint _takes_sends
+    cdef Py_ssize_t _message_size_max
 
     def __init__(self, broker, figures, ack_turn, clients):
         self.broker = broker
         self._begun = figures.begun
+        self._clock = broker.clock
         self._sends = FastSends(broker, Ending(figures.ended, (_SEND, _OK), (_SEND, None)))
         self._acks = FastAcks(
             broker, ack_turn, clients, Ending(figures.ended, (_ACK, _OK), (_ACK, None))
         )
 
     def begin(self, connection):
-        self._takes_sends = self._sends.begin(connection.peer_host)
+        cdef int64_t now_ms = self._clock.now_ms()
+        self._message_size_max = connection.limits.message_size_max
+        self._takes_sends = self._sends.begin(connection.peer_host, now_ms)
+        self._acks.begin(now_ms)
 
-    def take(self, connection, Http2Session session not None, int32_t stream_id, Request request not None):
+    def take(
+        self, connection, Http2Session session not None, list events not None, Py_ssize_t start
+    ):
         """See `FastCalls` of `connection.py`."""
+        cdef tuple event
+        cdef Py_ssize_t at = start
+        while at < len(events):
+            event = events[at]
+            if <int>event[0] != _REQUEST or not self._take(
+                connection, session, event[1], event[2]
+            ):
+                break
+            at += 1
+        return at
+
+    cdef bint _take(
+        self, object connection, Http2Session session, int32_t stream_id, Request request
+    ) except -1:
         cdef Span message, path
-        if not request.headers.is_plain_call() or not _is_whole(request.data):
+        if (
+            PyBytes_GET_SIZE(request.data) > self._message_size_max
+            or not request.headers.is_plain_call()
+            or not _is_whole(request.data)
+        ):
             return False
         message = Span(
             <const uint8_t*>PyBytes_AS_STRING(request.data) + _HEAD_SIZE,

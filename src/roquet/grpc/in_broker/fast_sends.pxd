@@ -24,7 +24,7 @@ cdef class TopicDecision:
 
 
 cdef class FastSends:
-    cdef object _broker, _find_topic, _long_polls, _clock
+    cdef object _broker, _find_topic, _long_polls
     cdef FastAppends _appends
     cdef Tally _puts
     cdef Ending _ending
@@ -32,10 +32,11 @@ cdef class FastSends:
     cdef dict _topics
     cdef TopicDecision _last_topic
     cdef bytes _born_host
+    cdef int64_t _now_ms
     cdef uint8_t* _scratch
     cdef Py_ssize_t _capacity
 
-    cdef bint begin(self, bytes born_host) except -1
+    cdef bint begin(self, bytes born_host, int64_t now_ms) except -1
     cdef bint take(self, Http2Session session, int32_t stream_id, Span request) except -1
     cdef TopicDecision _topic(self, Span name)
     cdef TopicDecision _decide(self, bytes name)

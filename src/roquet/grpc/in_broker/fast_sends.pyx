@@ -81,7 +81,6 @@ cdef class FastSends:
         self._broker = broker
         self._find_topic = broker.tables.topics.find
         self._long_polls = broker.messages.long_polls
-        self._clock = broker.clock
         self._appends = broker.store.fast_appends
         self._puts = broker.statistics.puts
         self._ending = ending
@@ -92,9 +91,10 @@ cdef class FastSends:
     def __dealloc__(self):
         PyMem_Free(self._scratch)
 
-    cdef bint begin(self, bytes born_host) except -1:
-        """Whether sends can be taken in this turn of the loop; they come from there."""
+    cdef bint begin(self, bytes born_host, int64_t now_ms) except -1:
+        """Whether sends can be taken that came together from there; this is their time."""
         broker = self._broker
+        self._now_ms = now_ms
         self._born_host = born_host
         return (
             not broker.messages.acks.is_awaited  # Their answers wait.
@@ -138,7 +138,7 @@ cdef class FastSends:
         cdef Item item
         cdef Origin origin
         cdef int64_t physical_offset
-        cdef int64_t now_ms = self._clock.now_ms()
+        cdef int64_t now_ms = self._now_ms
         # A queue that was deleted has no room, either: it may be another one by now.
         if queue is None or queue.position >= queue.reserved_position:
             queue = topic.queues[queue_id] = self._appends.find(topic.encoded_name, queue_id)

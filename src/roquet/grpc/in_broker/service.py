@@ -61,6 +61,9 @@ class BrokerService:
         self._fast_calls.begin(connection)
         return self._fast_calls
 
+    def end_calls(self) -> None:
+        self._ack_turn.flush()
+
     @property
     def unavailable(self) -> str | None:
         return _RESTARTS if self._serving() is None else None

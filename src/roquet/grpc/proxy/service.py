@@ -141,6 +141,9 @@ class ProxyService:
     def begin_fast_calls(self, _connection: GrpcConnection) -> None:
         """Every call is one of the cluster."""
 
+    def end_calls(self) -> None:
+        """Nothing is kept for several calls."""
+
     def query_route(self, call: Call, request: Message) -> None:
         self._answer(call, pb.QueryRouteResponse, self._query_route(request))
 
