@@ -149,17 +149,17 @@ cdef class InFlight:
 
     cpdef int64_t ack(self, CheckPoint point, offsets) except -1:
         """These are not out any more; how many of them were."""
-        cdef int64_t open_count = point.open_bits.bit_count()
-        cdef int64_t count
+        cdef int64_t count = 0
         # Most are acknowledged together, and follow one another: two ranges are compared at once.
         if offsets == point.offsets:
+            count = point.open_bits.bit_count()
             point.open_bits = 0
         else:
             for offset in offsets:
                 index = point.index_of(offset)
                 if index is not None:
                     point.open_bits ^= 1 << index
-        count = open_count - <int64_t>point.open_bits.bit_count()
+                    count += 1
         if count:
             self._count(point.key[0], -count)
             if not point.open_bits:
