@@ -62,7 +62,8 @@ def strict_json(data: bytes) -> bytes:
 
 def has_reference(data: bytes) -> bool:
     """Whether `data` may hold references; if not, strict JSON can be decoded as it is."""
-    return b'"$ref"' in data
+    # Not `in`, which tries first whether the text is a number, and fails by an error.
+    return data.find(b'"$ref"') >= 0
 
 
 def with_bare_integer_keys(strict: bytes) -> bytes:
