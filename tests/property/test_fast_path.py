@@ -417,7 +417,7 @@ async def lived(store: StoreConfig, events: Sequence[Event], taken: Counter[str]
             stop_disk(bed)
             twin = Twin(bed, disk, has_fast_path=taken is not None)
             if taken is None:
-                bed.broker.waiting.pops.writer.texts = None
+                bed.broker.waiting.pops.fast = None
             for topic in TOPICS:
                 bed.broker.tables.topics.update(
                     TopicConfig(topic_name=topic, read_queue_nums=4, write_queue_nums=4)

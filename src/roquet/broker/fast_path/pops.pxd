@@ -1,5 +1,6 @@
 from roquet.broker.fast_path.header_scan cimport ScannedHeader
 from roquet.broker.fast_path.popped_header cimport Popped
+from roquet.broker.pop.fast_notes cimport FastNotes
 from roquet.broker.tables.tally cimport Tally
 from roquet.protocol.binary cimport Span, int64_t, uint8_t
 from roquet.store.reading.fast_reads cimport FastReads
@@ -34,12 +35,16 @@ cdef class PoppedBatch:
 cdef class FastPops:
     cdef object _broker, _clock, _find_topic, _find_group, _offsets, _statistics, _store
     cdef object _journal, _first_queue
+    # Those of the journal, for the pop at hand.
+    cdef FastNotes _notes
     cdef FastReads _reads
     cdef Tally _gets
     cdef dict _known, _resets
     cdef bint _is_sync
-    # What the pop at hand has found, and how much is left where it did not look.
+    # What the pop at hand has found, and what is left of it to take.
     cdef list _batches
+    cdef int64_t _count_left, _size_left
+    # How much is left where it did not look.
     cdef int64_t _rest_count
     cdef uint8_t* _scratch
     cdef Py_ssize_t _capacity
@@ -48,13 +53,14 @@ cdef class FastPops:
     cdef bint _plan(self, PopDecision pop, const Popped* popped, int64_t now_ms) except -1
     cdef bint _has_retries(self, PopDecision pop) except -1
     cdef int _look_at(
-        self, PopDecision pop, const Popped* popped, int64_t queue_id, int64_t now_ms
+        self, PopDecision pop, const Popped* popped, int64_t queue_id, known, int64_t now_ms
     ) except -1
     cdef bint _has_room(self, PopDecision pop, int64_t queue_id) except -1
     cdef PoppedBatch _found(
         self, PopDecision pop, int64_t queue_id, int64_t start, object limits, int64_t now_ms
     )
-    cdef bint _hand_out(self, PopDecision pop, int64_t invisible_ms) except -1
+    cdef bint _hand_out(self, PopDecision pop, int64_t invisible_ms, int64_t now_ms) except -1
+    cdef int _note(self, PoppedBatch batch, int64_t invisible_ms, int64_t now_ms) except -1
     cdef Py_ssize_t _answer(
         self,
         PopDecision pop,

@@ -102,6 +102,9 @@ cdef class FastPops:
             or popped.invisible_ms < 0
         ):
             return -1
+        self._notes = self._journal.fast
+        if self._notes is None:
+            return -1
         now_ms = self._clock.now_ms()
         if popped.born_ms and now_ms - popped.born_ms - popped.poll_ms > _LATE_MS_MAX:
             return -1
@@ -110,7 +113,9 @@ cdef class FastPops:
             return -1
         self._batches = []
         try:
-            if self._plan(pop, &popped, now_ms) and self._hand_out(pop, popped.invisible_ms):
+            if self._plan(pop, &popped, now_ms) and self._hand_out(
+                pop, popped.invisible_ms, now_ms
+            ):
                 size = self._answer(pop, &popped, header.opaque, now_ms, replies)
         finally:
             self._batches = None
@@ -120,62 +125,67 @@ cdef class FastPops:
         """Whether everything that it looks at leaves nothing to decide; finds what to take."""
         cdef int64_t first = popped.queue_id
         cdef int64_t count = 1
-        cdef int64_t index
+        cdef int64_t index, queue_id
         self._rest_count = 0
+        self._count_left = popped.count_max
+        self._size_left = pop.size_max
         if self._has_retries(pop):
             return False
+        offsets = self._offsets.queues(pop.group, pop.topic)
         if popped.queue_id == _ANY_QUEUE:
             count = pop.queue_count
             first = first_of(self._first_queue.number, count) if count else 0
-        for index in range(count):
-            if self._look_at(pop, popped, (first + index) % pop.queue_count, now_ms) == _LEFT:
+        for index in range(first, first + count):
+            queue_id = index % pop.queue_count
+            if self._look_at(pop, popped, queue_id, offsets.get(queue_id), now_ms) == _LEFT:
                 return False
         return len(self._batches) > 0
 
     cdef bint _has_retries(self, PopDecision pop) except -1:
         """Whether there may be messages of the group that came again."""
+        cdef QueueBounds bounds
         cdef int64_t queue_id
         for topic in pop.retry_topics:
             settings = self._find_topic(topic)
             if settings is None:
                 continue
+            offsets = self._offsets.queues(pop.group, topic)
             for queue_id in range(<int64_t>settings.read_queue_nums):
-                known = self._offsets.find(pop.group, topic, queue_id)
-                if known is None or known != self._store.max_offset(topic, queue_id):
+                known = offsets.get(queue_id)
+                self._reads.find_bounds(topic.encode(), queue_id, &bounds)
+                if known is None or known != bounds.max_offset:
                     return True
         return False
 
     cdef int _look_at(
-        self, PopDecision pop, const Popped* popped, int64_t queue_id, int64_t now_ms
+        self, PopDecision pop, const Popped* popped, int64_t queue_id, known, int64_t now_ms
     ) except -1:
-        """What `Popping` does with one queue, without doing it."""
-        cdef int64_t count_left = popped.count_max
-        cdef int64_t size_left = pop.size_max
+        """What `Popping` does with one queue, without doing it; the group is at `known`."""
+        cdef QueueBounds bounds
         cdef PoppedBatch batch
-        known = self._offsets.find(pop.group, pop.topic, queue_id)
-        for batch in self._batches:
-            count_left -= batch.count
-            size_left -= PyBytes_GET_SIZE(batch.body)
-        if not count_left or size_left <= 0:
-            left = self._store.max_offset(pop.topic, queue_id) - (known or 0)
-            self._rest_count += max(0, left)
+        if not self._count_left or self._size_left <= 0:
+            self._reads.find_bounds(pop.encoded_topic, queue_id, &bounds)
+            self._rest_count += max(0, bounds.max_offset - <int64_t>(known or 0))
             return _DONE
         if known is None:
             # One that has no messages is as it was, after a look at it.
             if popped.init_mode != _INIT_MIN or self._store.end_offset(pop.topic, queue_id):
                 return _LEFT
             return _DONE if self._has_room(pop, queue_id) else _LEFT
-        limits = pop.limits.get(count_left)
+        limits = pop.limits.get(self._count_left)
         if limits is None or self._batches:
-            limits = QueueReadLimits(count_left, size_left, *pop.wanted)
+            limits = QueueReadLimits(self._count_left, self._size_left, *pop.wanted)
             if not self._batches:
-                pop.limits[count_left] = limits
+                pop.limits[self._count_left] = limits
         batch = self._found(pop, queue_id, known, limits, now_ms)
         if batch is not None:
             batch.rest_count = self._rest_count
             self._batches.append(batch)
+            self._count_left -= batch.count
+            self._size_left -= PyBytes_GET_SIZE(batch.body)
             return _DONE
-        return _LEFT if known != self._store.max_offset(pop.topic, queue_id) else _DONE
+        self._reads.find_bounds(pop.encoded_topic, queue_id, &bounds)
+        return _LEFT if known != bounds.max_offset else _DONE
 
     cdef bint _has_room(self, PopDecision pop, int64_t queue_id) except -1:
         """For one more offset."""
@@ -207,20 +217,20 @@ cdef class FastPops:
         if queue is None:
             queue = pop.queues[queue_id] = QueueOfGroup(pop.group, pop.topic, queue_id)
         batch.key = PopKey(queue, batch.first, now_ms)
-        if self._journal.in_flight.find(batch.key) is not None:
+        if self._notes.in_flight.find(batch.key) is not None:
             return None
         batch.offsets = _offsets_in(batch)
         self._rest_count += max(0, bounds.max_offset - found.offset)
         return batch
 
-    cdef bint _hand_out(self, PopDecision pop, int64_t invisible_ms) except -1:
+    cdef bint _hand_out(self, PopDecision pop, int64_t invisible_ms, int64_t now_ms) except -1:
         """Whether any of it is out now."""
         cdef PoppedBatch batch
         cdef Py_ssize_t index
         for index in range(len(self._batches)):
             batch = self._batches[index]
             try:
-                self._journal.note_pop(batch.key, batch.offsets, invisible_ms, batch.next_offset)
+                self._note(batch, invisible_ms, now_ms)
             except Refused:
                 # What is out already is answered. Refused without any, it is so once more.
                 self._rest_count = batch.rest_count
@@ -229,6 +239,12 @@ cdef class FastPops:
             if batch.next_offset != batch.start:
                 self._offsets.commit(pop.group, pop.topic, batch.queue_id, batch.next_offset)
         return len(self._batches) > 0
+
+    cdef int _note(self, PoppedBatch batch, int64_t invisible_ms, int64_t now_ms) except -1:
+        key, offsets, next_offset = batch.key, batch.offsets, batch.next_offset
+        if self._notes.note_pop(key, offsets, invisible_ms, next_offset, now_ms) < 0:
+            self._journal.note_pop(key, offsets, invisible_ms, next_offset)
+        return 0
 
     cdef Py_ssize_t _answer(
         self,

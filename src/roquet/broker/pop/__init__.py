@@ -11,6 +11,7 @@ receipts         what a client gets with a message, and acknowledges it with
 journal          what was popped, acknowledged and postponed, as records of the revive topic
 journal_writing  how its records are written
 record_texts     the same for pops and acks, compiled
+fast_notes       pops and acks noted by these, compiled
 in_flight        the messages that are out, and when each has to come again: a fold over the journal
 ordered_queue    the same for one queue that is popped in order
 redelivery       messages whose time is over, back in the retry topic of their group

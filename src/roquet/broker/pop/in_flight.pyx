@@ -70,10 +70,14 @@ cdef class CheckPoint:
         self.offsets = offsets
         self.invisible_ms = invisible_ms
         self.due_ms = due_ms
-        self.place = place
+        self.journal_queue_id, self.journal_offset = place
         self.is_suspended = is_suspended
         self.count = len(offsets)
         self.open_bits = _first_bits(self.count) & ~acked_bits
+
+    @property
+    def place(self):
+        return Place(self.journal_queue_id, self.journal_offset)
 
     @property
     def is_open(self):
@@ -101,9 +105,28 @@ cdef class CheckPoint:
 
     def has_any_of(self, offsets):
         """Whether one of these is out."""
+        return self.is_any_open(offsets)
+
+    cdef bint is_any_open(self, offsets) except -1:
         if offsets == self.offsets:
             return self.open_bits != 0
         return any([self.index_of(offset) is not None for offset in offsets])
+
+
+cdef CheckPoint new_point(
+    key, offsets, invisible_ms, due_ms, int64_t journal_queue_id, int64_t journal_offset
+):
+    """One of which nothing is acknowledged, made without a look at arguments by name."""
+    cdef CheckPoint point = CheckPoint.__new__(CheckPoint)
+    point.key = key
+    point.offsets = offsets
+    point.invisible_ms = invisible_ms
+    point.due_ms = due_ms
+    point.journal_queue_id = journal_queue_id
+    point.journal_offset = journal_offset
+    point.count = len(offsets)
+    point.open_bits = _first_bits(point.count)
+    return point
 
 
 @cython.final
@@ -138,12 +161,13 @@ cdef class InFlight:
         """A pop, or the same check point once more, later in the journal."""
         cdef CheckPoint known = self._by_key.get(point.key)
         if known is not None:
-            known.place = point.place
-            self.note(known)
+            known.journal_queue_id = point.journal_queue_id
+            known.journal_offset = point.journal_offset
+            self._note(known.journal_queue_id, known.journal_offset, known)
             self.ack(known, [known.offsets[n] for n in _indexes(point.acked_bits, known)])
         elif point.open_bits:
             self._by_key[point.key] = point
-            self.note(point)
+            self._note(point.journal_queue_id, point.journal_offset, point)
             self._push(point)
             self._count(point.key[0], point.open_bits.bit_count())
 
@@ -169,13 +193,13 @@ cdef class InFlight:
 
     def first_due(self, now_ms):
         """The one that is due for longest; it stays until its messages are acknowledged."""
-        cdef CheckPoint point = self._first()
+        cdef CheckPoint point = self.first()
         return point if point is not None and point.due_ms <= now_ms else None
 
     @property
     def next_due_ms(self):
         """None if nothing is out."""
-        cdef CheckPoint point = self._first()
+        cdef CheckPoint point = self.first()
         return None if point is None else point.due_ms
 
     def postpone(self, CheckPoint point not None, due_ms not None):
@@ -183,13 +207,10 @@ cdef class InFlight:
         point.due_ms = due_ms
         self._push(point)
 
-    cpdef note(self, noted):
+    def note(self, noted):
         """It is open, and its place is later than all others of that queue of the journal."""
         queue_id, offset = noted.place
-        entries = self._noted.get(queue_id)
-        if entries is None:
-            entries = self._noted[queue_id] = deque()
-        entries.append((offset, noted))
+        self._note(queue_id, offset, noted)
 
     def oldest(self, queue_id):
         """The first that is open in this queue of the journal."""
@@ -205,12 +226,20 @@ cdef class InFlight:
         """All that are open."""
         return list(self._by_key.values())
 
+    cdef int _note(self, int64_t queue_id, int64_t offset, noted) except -1:
+        entries = self._noted.get(queue_id)
+        if entries is None:
+            entries = self._noted[queue_id] = deque()
+        entries.append((offset, noted))
+        return 0
+
     cdef int _push(self, CheckPoint point) except -1:
         self._number += 1
         heappush(self._due, (point.due_ms, self._number, point))
         return 0
 
-    cdef CheckPoint _first(self):
+    cdef CheckPoint first(self):
+        """The one that is due first."""
         cdef CheckPoint point
         cdef tuple entry
         while self._due:

@@ -44,6 +44,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, final
 
+from roquet.broker.pop.fast_notes import FastNotes
 from roquet.broker.pop.in_flight import CheckPoint, InFlight, Place, PopKey, QueueOfGroup
 from roquet.broker.pop.journal_writing import (
     ACK_TAG,
@@ -98,7 +99,9 @@ class PopJournal:
         self._clock = clock
         self._form = form
         self.topic: Final = revive_topic(form.cluster_name)
-        self.writer: Final = JournalWriter(store, clock, form)
+        self._writer: Final = JournalWriter(store, clock, form)
+        # None if `load` has not been called, or if every record takes the way of all messages.
+        self.fast: FastNotes | None = None
         self.in_flight = InFlight()
         self.ordered = OrderedQueues()
         # The offset of the next record of each queue that was not read.
@@ -130,6 +133,7 @@ class PopJournal:
         self._unwritten = [*self._half_changed(), *self._half_closed()]
         positions |= {ordered.queue: ordered.low for ordered in self.ordered.queues()}
         self._popped = set(positions)
+        self.fast = self._fast_notes()
         for queue, next_offset in positions.items():
             self._correct(queue, next_offset)
 
@@ -159,13 +163,15 @@ class PopJournal:
         self, key: PopKey, offsets: Sequence[int], invisible_ms: int, next_offset: int
     ) -> int:
         """These messages are out; the end of the log after the record. Raises Refused."""
-        written = self.writer.write_pop(key, offsets, invisible_ms, next_offset)
+        if self.fast is not None:
+            now_ms = self._clock.now_ms()
+            end = self.fast.note_pop(key, offsets, invisible_ms, next_offset, now_ms)
+            if end >= 0:
+                return end
+        body = check_point_body(self._form, key, offsets, invisible_ms)
+        end = self._note_check_point(key, body, next_offset)
         self._popped.add(key.queue)
-        due_ms = key.pop_time_ms + invisible_ms - self._clock.jumped_ms()
-        place = self._noted(JOURNAL_QUEUE_ID, written.offset)
-        self.in_flight.add(CheckPoint(key, offsets, invisible_ms, due_ms=due_ms, place=place))
-        self._wake_before(due_ms)
-        return written.end
+        return end
 
     def note_change(
         self, old: PopKey, key: PopKey, invisible_ms: int, *, is_suspended: bool
@@ -189,11 +195,15 @@ class PopJournal:
         Nothing is written for those that are not out: there is nothing to remember. But that they
         are not may have been noted just now, and is not safe before the log is.
         """
+        if self.fast is not None:
+            end = self.fast.note_acks(key, offsets)
+            if end >= 0:
+                return end
         point = self.in_flight.find(key)
         if point is None or not point.has_any_of(offsets):
             return self._store.log_end
         # Of one check point the journal has everything in one queue, and so in its order.
-        written = self.writer.write_acks(point.place.queue_id, key, offsets)
+        written = self._writer.write_acks(point.place.queue_id, key, offsets)
         self._noted(point.place.queue_id, written.offset)
         self.in_flight.ack(point, offsets)
         return written.end
@@ -299,6 +309,19 @@ class PopJournal:
         now = PopProgress(offset_table={q: offset for q, offset in closed.items() if offset >= 0})
         if state.propose(now, self._store.log_end):
             state.confirm(safe_end)
+
+    def _fast_notes(self) -> FastNotes | None:
+        texts = self._writer.texts()
+        if texts is None:
+            return None
+        return FastNotes(
+            texts,
+            self.in_flight,
+            self._next_offsets,
+            self._popped,
+            self._clock,
+            self._wake_before,
+        )
 
     def _closed(self, queue_id: int) -> int:
         """The last record of which everything up to it is closed; -1 without any."""
@@ -447,7 +470,7 @@ class PopJournal:
     def _note_check_point(
         self, key: PopKey, body: CheckPointBody, next_offset: int | None = None
     ) -> int:
-        written = self.writer.write(JOURNAL_QUEUE_ID, CHECK_POINT_TAG, body, next_offset)
+        written = self._writer.write(JOURNAL_QUEUE_ID, CHECK_POINT_TAG, body, next_offset)
         self.in_flight.add(
             CheckPoint(
                 key,
@@ -496,7 +519,7 @@ class PopJournal:
         self, ordered: OrderedQueue, tag: str, body: OrderedPopBody | OrderedAckBody
     ) -> tuple[Place, int]:
         """Where the journal has it, and its end in the log. Raises Refused."""
-        written = self.writer.write(JOURNAL_QUEUE_ID, tag, body, ordered.low)
+        written = self._writer.write(JOURNAL_QUEUE_ID, tag, body, ordered.low)
         return self._noted(JOURNAL_QUEUE_ID, written.offset), written.end
 
     def _noted(self, queue_id: int, offset: int) -> Place:

@@ -64,33 +64,17 @@ class JournalWriter:
         self._clock = clock
         self._form = form
         self._topic = revive_topic(form.cluster_name).encode()
-        # None if every record takes the way of all messages. Without a checksum after them, the
-        # properties that `record_texts` writes would end in a separator.
-        self.texts: RecordTexts | None = None
-        if form.has_checksum:
-            draft = self._draft(0, 0, b"", b"")
-            self.texts = RecordTexts(store.fast_appends, draft, CutTexts(form))
 
-    def write_pop(
-        self, key: PopKey, offsets: Sequence[int], invisible_ms: int, next_offset: int
-    ) -> Written:
-        """These messages are out, and the group goes on at `next_offset`."""
-        if self.texts is not None:
-            now_ms = self._clock.now_ms()
-            offset = self.texts.put_pop(
-                JOURNAL_QUEUE_ID, key, offsets, invisible_ms, next_offset, now_ms
-            )
-            if offset is not None:
-                return Written(offset, self._store.log_end)
-        body = check_point_body(self._form, key, offsets, invisible_ms)
-        return self.write(JOURNAL_QUEUE_ID, CHECK_POINT_TAG, body, next_offset)
+    def texts(self) -> RecordTexts | None:
+        """None if every record takes the way of all messages: without a checksum after them, the
+        properties that `record_texts` writes would end in a separator."""
+        if not self._form.has_checksum:
+            return None
+        draft = self._draft(0, 0, b"", b"")
+        return RecordTexts(self._store.fast_appends, draft, CutTexts(self._form))
 
     def write_acks(self, queue_id: int, key: PopKey, offsets: Sequence[int]) -> Written:
         """These messages of a check point, which is in this queue of the journal, are done."""
-        if self.texts is not None:
-            offset = self.texts.put_acks(queue_id, key, offsets, self._clock.now_ms())
-            if offset is not None:
-                return Written(offset, self._store.log_end)
         tag = ACK_TAG if len(offsets) == 1 else BATCH_ACK_TAG
         return self.write(queue_id, tag, _ack_body(self._form, key, offsets))
 

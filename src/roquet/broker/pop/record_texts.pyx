@@ -39,20 +39,9 @@ cdef int64_t _TIME_MAX = 1 << 60
 cdef class RecordTexts:
     """Writes records about the queues of one journal. Belongs to the event loop."""
 
-    cdef FastAppends _appends
-    cdef RecordDraft _draft
-    cdef bytes _topic, _host
-    # The texts of the properties of a pop, of an ack and of several, before the time and after it.
-    cdef bytes _pop_start, _pop_next, _ack_start, _acks_start
-    # Make the pieces of bodies, by group and topic.
-    cdef object _pop_pieces, _ack_pieces, _acks_pieces
-    cdef dict _pops, _ack, _acks
-    cdef uint8_t* _scratch
-    cdef Py_ssize_t _capacity
-
     def __init__(self, FastAppends appends not None, RecordDraft draft not None, cut not None):
         """`draft` has what all records have in common, `cut` the texts of each kind."""
-        self._appends = appends
+        self.appends = appends
         self._draft = draft
         self._topic = draft.topic
         self._host = draft.store_host
@@ -69,26 +58,27 @@ cdef class RecordTexts:
     def __dealloc__(self):
         PyMem_Free(self._scratch)
 
-    def put_pop(
+    cdef int64_t put_pop(
         self,
         int64_t journal_queue_id,
-        key not None,
-        offsets not None,
+        key,
+        offsets,
         int64_t invisible_ms,
         int64_t next_offset,
         int64_t now_ms,
-    ):
-        """The offset of the record in the journal; None if it has to be written in another way."""
+    ) except -2:
+        """The offset of the record in the journal; -1 if it has to be written in another way."""
         cdef tuple pieces
-        cdef int64_t start_offset, pop_time_ms, queue_id
+        cdef object queue = key[0]
+        cdef int64_t start_offset = key[1]
+        cdef int64_t pop_time_ms = key[2]
+        cdef int64_t queue_id = queue[2]
         cdef Py_ssize_t count = len(offsets)
         cdef uint8_t* body
         cdef uint8_t* at
         cdef uint8_t* properties
-        queue, start_offset, pop_time_ms = key
-        queue_id = queue[2]
         if count > _OFFSET_COUNT_MAX or invisible_ms >= _TIME_MAX or pop_time_ms >= _TIME_MAX:
-            return None
+            return -1
         pieces = self._pieces(self._pops, self._pop_pieces, queue)
         body = at = self._room(pieces, self._pop_start, count)
         at = _put_offsets(put_bytes(at, pieces[0]), offsets, count, start_offset)
@@ -108,21 +98,22 @@ cdef class RecordTexts:
             now_ms,
         )
 
-    def put_acks(
-        self, int64_t journal_queue_id, key not None, offsets not None, int64_t now_ms
-    ):
+    cdef int64_t put_acks(
+        self, int64_t journal_queue_id, key, offsets, int64_t now_ms
+    ) except -2:
         """The same, of messages of one check point."""
         cdef tuple pieces
         cdef bytes start
-        cdef int64_t start_offset, pop_time_ms, queue_id
+        cdef object queue = key[0]
+        cdef int64_t start_offset = key[1]
+        cdef int64_t pop_time_ms = key[2]
+        cdef int64_t queue_id = queue[2]
         cdef Py_ssize_t count = len(offsets)
         cdef uint8_t* body
         cdef uint8_t* at
         cdef uint8_t* properties
-        queue, start_offset, pop_time_ms = key
-        queue_id = queue[2]
         if not 0 < count <= _OFFSET_COUNT_MAX:
-            return None
+            return -1
         if count == 1:
             start = self._ack_start
             pieces = self._pieces(self._ack, self._ack_pieces, queue)
@@ -143,18 +134,18 @@ cdef class RecordTexts:
             now_ms,
         )
 
-    cdef object _append(
+    cdef int64_t _append(
         self, int64_t journal_queue_id, Span body, Span properties, int64_t now_ms
-    ):
+    ) except -2:
         cdef QueueCursor queue
         cdef Item item
         cdef Origin origin
         cdef int64_t offset, physical_offset
-        if not self._appends.is_open():
-            return None
-        queue = self._appends.find(self._topic, journal_queue_id)
+        if not self.appends.is_open():
+            return -1
+        queue = self.appends.find(self._topic, journal_queue_id)
         if queue is None:
-            return None
+            return -1
         origin.queue_id = <int32_t>journal_queue_id
         origin.sys_flag = origin.reconsume_times = 0
         origin.born_timestamp = now_ms
@@ -165,9 +156,9 @@ cdef class RecordTexts:
         item.properties = properties
         item.size = self._draft.size_of(body.size, properties)
         offset = queue.max_offset
-        if not self._appends.append(queue, self._draft, &item, 1, now_ms, &physical_offset, NULL):
-            return None
-        self._appends.want_flush()
+        if not self.appends.append(queue, self._draft, &item, 1, now_ms, &physical_offset, NULL):
+            return -1
+        self.appends.want_flush()
         return offset
 
     cdef tuple _pieces(self, dict known, write, queue):

@@ -16,6 +16,7 @@ cdef class FastReads:
     cdef Py_ssize_t _count_max_in_memory, _count_max_on_disk
     cdef int64_t _size_max_in_memory, _size_max_on_disk
 
+    cdef bint find_bounds(self, bytes topic, int64_t queue_id, QueueBounds* bounds) except -1
     cdef Gathering find(
         self, bytes topic, int64_t queue_id, int64_t offset, limits, QueueBounds* bounds
     )

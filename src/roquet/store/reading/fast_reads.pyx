@@ -43,6 +43,16 @@ cdef class FastReads:
         cdef Gathering found = self.find(topic, queue_id, offset, limits, &bounds)
         return None if found is None else (found, bounds.min_offset, bounds.max_offset)
 
+    cdef bint find_bounds(self, bytes topic, int64_t queue_id, QueueBounds* bounds) except -1:
+        """Whether there is such a queue; both bounds are 0 if not."""
+        cdef QueueCursor queue = self._queues.get((topic, queue_id))
+        bounds.min_offset = bounds.max_offset = 0
+        if queue is None:
+            return False
+        bounds.min_offset = queue.min_offset
+        bounds.max_offset = self._max_offset(queue)
+        return True
+
     cdef Gathering find(
         self, bytes topic, int64_t queue_id, int64_t offset, limits, QueueBounds* bounds
     ):

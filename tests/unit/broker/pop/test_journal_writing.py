@@ -1,14 +1,16 @@
-"""Both ways of writing a record of the journal write the same bytes."""
+"""Both ways of noting pops and acks write the same bytes, and know of the same messages."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, strategies as st
 
 from roquet.broker.pop.in_flight import PopKey, QueueOfGroup
-from roquet.broker.pop.journal_writing import JournalForm, JournalWriter, Written
+from roquet.broker.pop.journal import PopJournal
+from roquet.broker.pop.journal_writing import JournalForm
+from roquet.broker.tables.offsets import OffsetTable
 from tests.support.drafts import STORE_HOST
 from tests.support.fake_clock import FakeClock
 from tests.support.inner_parts import log_of
@@ -36,26 +38,48 @@ offsets = st.one_of(
         st.sampled_from([0, 17, 995, 10**12 - 3, 2**60]),
         st.integers(1, 300),
     ),
-    st.lists(st.integers(0, 2**60), min_size=1, max_size=40),
+    st.sets(st.integers(0, 2**60), min_size=1, max_size=40).map(sorted),
 )
 
 
-def written(
+class Noted(NamedTuple):
+    ends: list[int]
+    points: list[tuple[object, ...]]
+    lag: int
+    log: list[bytes]
+
+
+def noted(
     key: PopKey, popped: Sequence[int], invisible_ms: int, *, compiled: bool, checked: bool
-) -> tuple[list[Written], list[bytes]]:
+) -> Noted:
     disk = RamDisk()
     store = open_store(ROOT, clock=FakeClock(), disk=disk, **LARGE_FILES)
     form = JournalForm("DefaultCluster", "broker-a", STORE_HOST, has_checksum=checked)
-    writer = JournalWriter(store, FakeClock(), form)
+    journal = PopJournal(store, OffsetTable(), FakeClock(), form)
+    journal.load()
     if not compiled:
-        writer.texts = None
+        journal.fast = None
+    points: list[tuple[object, ...]] = []
+
+    def note(end: int) -> int:
+        points.extend(
+            (point.key, list(point.offsets), point.open_bits, point.due_ms, point.place)
+            for point in journal.in_flight.points()
+        )
+        return end
+
+    later = key._replace(pop_time_ms=key.pop_time_ms + 1)
     # The first of a queue creates it, and is written in the one way.
-    ends = [writer.write_pop(key, popped, invisible_ms, 20) for _ in range(2)]
-    ends += [writer.write_acks(0, key, popped), writer.write_acks(0, key, popped[:1])]
-    found = [file.mapping[:] for file in log_of(store).files]
+    ends = [note(journal.note_pop(each, popped, invisible_ms, 20)) for each in (key, later, key)]
+    ends += [
+        note(journal.note_acks(each, offsets))
+        for each in (key, later)
+        for offsets in (popped[:1], popped, popped)
+    ]
+    found = Noted(ends, points, journal.lag, [file.mapping[:] for file in log_of(store).files])
     store.close()
     disk.wipe()
-    return ends, found
+    return found
 
 
 @pytest.mark.parametrize("checked", [True, False])
@@ -64,8 +88,8 @@ def written(
     popped=offsets,
     invisible_ms=st.sampled_from([60_000, 0, 2**60, 2**63 - 1]),
 )
-def test_both_ways_write_the_same(
+def test_both_ways_note_the_same(
     key: PopKey, popped: Sequence[int], invisible_ms: int, *, checked: bool
 ) -> None:
-    compiled = written(key, popped, invisible_ms, compiled=True, checked=checked)
-    assert compiled == written(key, popped, invisible_ms, compiled=False, checked=checked)
+    compiled = noted(key, popped, invisible_ms, compiled=True, checked=checked)
+    assert compiled == noted(key, popped, invisible_ms, compiled=False, checked=checked)
