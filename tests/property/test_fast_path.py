@@ -58,8 +58,8 @@ LARGE_FILES = {"commit_log_file_size": 1 << 20, "queue_file_size": 20_000}
 
 # What is counted by the way it takes, and how much of it has to take the fast one. With sync flush
 # no pop and no ack does.
-KINDS = ("sends", "pulls", "pops", "batch_acks")
-TAKEN_SHARE_MIN = {"sends": 0.25, "pulls": 0.25, "pops": 0.1, "batch_acks": 0.1}
+KINDS = ("sends", "pulls", "pops", "acks", "batch_acks")
+TAKEN_SHARE_MIN = {"sends": 0.25, "pulls": 0.25, "pops": 0.1, "acks": 0.25, "batch_acks": 0.1}
 
 
 class TightDisk(RamDisk):
@@ -231,6 +231,39 @@ send_backs = st.builds(
 )
 
 
+def single_acks(
+    indexes: Sequence[tuple[int, int]], changes: Mapping[str, object], code_after: int
+) -> Event:
+    """Of messages that are out, one by one, and another request after them."""
+
+    def send(twin: Twin) -> None:
+        points = twin.broker.waiting.pops.in_flight.points()
+        frames = [
+            frame_of(
+                command(200_051, {**ack_fields(points[one % len(points)], nth), **changes}, nth)
+            )
+            for one, nth in indexes
+            if points
+        ]
+        last = frame_of(command(code_after, {"bname": "broker-a"}, 7), b'{"acks":[]}')
+        twin.receive(1, b"".join([*frames, last]))
+
+    return send
+
+
+def ack_fields(point: CheckPoint, nth: int) -> dict[str, object]:
+    (group, topic, queue_id), start_offset, pop_time_ms = point.key
+    offset = start_offset + nth
+    times = f"{pop_time_ms} {point.invisible_ms}"
+    return {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": str(queue_id),
+        "extraInfo": f"{start_offset} {times} 0 0 broker-a {queue_id} {offset}",
+        "offset": str(offset),
+    }
+
+
 def batch_ack(indexes: Sequence[int], bits: bytes, changes: Mapping[str, object]) -> Event:
     """Of messages that are out, if there are any, or of others."""
 
@@ -270,6 +303,40 @@ batch_acks = st.builds(
 )
 
 
+acks = st.builds(
+    single_acks,
+    st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 2]), st.integers(0, 6)), max_size=8),
+    st.sampled_from(
+        [
+            *[{}] * 16,
+            {"lo": "true", "bname": "broker-a"},
+            {"lo": "x"},
+            {"topic": "none"},
+            {"queueId": "1"},
+            {"queueId": "40"},
+            {"offset": "100000"},
+            {"offset": "-1"},
+            {"consumerGroup": "others"},
+            *(
+                {"extraInfo": receipt}
+                for receipt in (
+                    "0 1 2 999 0 broker-a 0 0",
+                    "0 1 2 3 0 broker-a 0 0",
+                    "0 1 2 3  broker-a 0 0",
+                    "00 1 2 3 0 broker-a 0 0",
+                    "0 1 2 3 0 broker-a 0 0 ",
+                    "0 1 2 3 0 broker-a 0",
+                    "0 1 -2 3 0 broker-a 0 0",
+                    "0 1 2 3 0 broker-a 0 x",
+                    "",
+                )
+            ),
+        ]
+    ),
+    st.sampled_from([200_151, 34]),
+)
+
+
 @st.composite
 def streams(draw: st.DrawFn) -> list[Event]:
     """What happens: two streams in any pieces, and changes between them."""
@@ -283,7 +350,7 @@ def streams(draw: st.DrawFn) -> list[Event]:
             if data[at : at + size]:
                 events.append(arrival(number, data[at : at + size]))
             at += size
-        events += draw(st.lists(st.one_of(send_backs, batch_acks), max_size=3))
+        events += draw(st.lists(st.one_of(send_backs, acks, batch_acks), max_size=3))
         events += draw(st.lists(changes, max_size=1))
     return events
 

@@ -1,9 +1,12 @@
-"""The fast path: sends, batches and pulls that leave nothing to decide.
+"""The fast path: sends, pulls, pops and acks that leave nothing to decide.
 
     fast_path       what a connection asks before its router: frames in, replies out
     header_scan     a JSON header in its common form
     sends           from such a header to stored messages, delayed, half and sent-back ones too
     pulls           from such a header to messages in the queue, or to a wait for them
+    pops            from such a header to messages that are out
+    acks            acks of single messages, those of one pop as one
+    batch_acks      acks of many messages
     decisions       what was decided about a topic or a pull, in Python, and holds for the next one
     reply_buffer    replies, one after the other
 

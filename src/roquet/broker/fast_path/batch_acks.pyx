@@ -8,15 +8,12 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
 from roquet.broker.fast_path.header_scan cimport ScannedHeader
+from roquet.broker.fast_path.success_reply cimport SuccessReply
 from roquet.broker.pop.fast_notes cimport FastNotes
 from roquet.protocol.binary cimport (
     Span,
     bytes_of,
-    decimal_size,
     int64_t,
-    put_bytes,
-    put_decimal,
-    put_int32,
     uint8_t,
     uint64_t,
 )
@@ -27,12 +24,9 @@ from roquet.net.errors import Refused
 from roquet.protocol.bodies.body import read_body
 from roquet.protocol.bodies.pop import BatchAckRequest
 from roquet.protocol.errors import BadBody
-from roquet.protocol.fields import NoFields
 from roquet.protocol.messages.pop_receipt import ORDERED_QUEUE_ID
-from roquet.protocol.templates.json_templates import reply_pieces
 
 cdef enum:
-    _PREFIX_SIZE = 8  # of a frame
     # Of the bits of a run: more than messages are popped at once.
     _RUN_SIZE_MAX = 7
 
@@ -48,7 +42,7 @@ cdef class FastBatchAcks:
         self._ack_turn = broker.waiting.ack_turn
         self._journal = broker.waiting.pops
         self._reads = broker.store.fast_reads
-        self._reply_start, self._reply_end = reply_pieces(NoFields(), None, ())
+        self._success = SuccessReply()
         self._is_sync = broker.messages.acks.is_awaited
 
     cdef Py_ssize_t take(self, const ScannedHeader* header, Span body, list replies) except -2:
@@ -88,18 +82,8 @@ cdef class FastBatchAcks:
         return notes.note_acks(key, range(start, start + count)) >= 0
 
     cdef bytes _reply(self, int64_t opaque):
-        cdef Py_ssize_t size = (
-            PyBytes_GET_SIZE(self._reply_start)
-            + decimal_size(opaque)
-            + PyBytes_GET_SIZE(self._reply_end)
-        )
-        cdef bytes frame = PyBytes_FromStringAndSize(NULL, _PREFIX_SIZE + size)
-        cdef uint8_t* at = <uint8_t*>PyBytes_AS_STRING(frame)
-        # In JSON the byte of the serializer is 0: the size of the header fills a whole int32.
-        put_int32(at, 4 + size)
-        put_int32(at + 4, size)
-        at = put_bytes(at + _PREFIX_SIZE, self._reply_start)
-        put_bytes(put_decimal(at, opaque), self._reply_end)
+        cdef bytes frame = PyBytes_FromStringAndSize(NULL, self._success.size_for(opaque))
+        self._success.put(<uint8_t*>PyBytes_AS_STRING(frame), opaque)
         return frame
 
 

@@ -5,6 +5,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
 
 from roquet.broker.fast_path.header_scan cimport ScannedHeader, scan_header
+from roquet.broker.fast_path.acks cimport FastAcks
 from roquet.broker.fast_path.batch_acks cimport FastBatchAcks
 from roquet.broker.fast_path.pops cimport FastPops
 from roquet.broker.fast_path.pulls cimport FastPulls
@@ -26,6 +27,7 @@ cdef enum:
     _PULL = 11
     _LITE_PULL = 361
     _POP = 200_050
+    _ACK = 200_051
     _BATCH_ACK = 200_151
 
 
@@ -37,8 +39,9 @@ cdef class FastPath:
     cdef FastSendBacks _send_backs
     cdef FastPulls _pulls
     cdef FastPops _pops
+    cdef FastAcks _single_acks
     cdef FastBatchAcks _batch_acks
-    cdef PathCounts _send_paths, _pull_paths, _pop_paths, _batch_ack_paths
+    cdef PathCounts _send_paths, _pull_paths, _pop_paths, _ack_paths, _batch_ack_paths
     # Replies to sends that are not written yet.
     cdef ReplyBuffer _stored
     # Those of them that answer send-backs.
@@ -58,8 +61,10 @@ cdef class FastPath:
         self._send_backs = FastSendBacks(broker, self._sends)
         self._pulls = FastPulls(broker) if has_pulls else None
         self._pops = FastPops(broker) if has_pulls else None
+        self._single_acks = FastAcks(broker) if has_pulls else None
         self._batch_acks = FastBatchAcks(broker) if has_pulls else None
         self._pop_paths = broker.statistics.pops
+        self._ack_paths = broker.statistics.acks
         self._batch_ack_paths = broker.statistics.batch_acks
         self._send_paths = broker.statistics.sends
         self._pull_paths = broker.statistics.pulls
@@ -81,6 +86,8 @@ cdef class FastPath:
                 body = _scan(frames, &header)
                 if body.start is NULL:
                     break
+                if self._single_acks is not None and header.code != _ACK:
+                    self._single_acks.finish()
                 if (
                     header.code == _SEND
                     or header.code == _SEND_BATCH
@@ -112,6 +119,13 @@ cdef class FastPath:
                         break
                     size += reply_size
                     self._pop_paths.fast += 1
+                elif self._single_acks is not None and header.code == _ACK:
+                    # Sends before them and after them count against the same limit.
+                    size += self._hand_over(connection, replies)
+                    room = -1
+                    if not self._single_acks.take(connection, &header):
+                        break
+                    self._ack_paths.fast += 1
                 elif self._batch_acks is not None and header.code == _BATCH_ACK:
                     size += self._hand_over(connection, replies)
                     reply_size = self._batch_acks.take(&header, body, replies)
@@ -125,6 +139,8 @@ cdef class FastPath:
         finally:
             # What is stored is answered, whatever became of the frame after it.
             size += self._hand_over(connection, replies)
+            if self._single_acks is not None:
+                self._single_acks.finish()
         return size
 
     cdef Py_ssize_t _prepare_sends(self, connection) except -1:

@@ -123,6 +123,7 @@ def check_readable(broker: Broker, name: str, queue_id: int, group: str) -> None
 
 def ack_message(broker: Broker, request: Request[AckMessageHeader]) -> Answer:
     header = request.header
+    broker.statistics.acks.slow += 1
     check_is_master(broker.config)
     _check_offset(broker, header)
     receipt = read_receipt(header.extra_info)

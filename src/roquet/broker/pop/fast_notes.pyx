@@ -58,6 +58,8 @@ cdef class FastNotes:
         """The same for messages that are out no more."""
         cdef CheckPoint point = self.in_flight.find(key)
         cdef int64_t offset
+        if type(offsets) is list:
+            offsets = _run_of(offsets)
         if point is None or not point.is_any_open(offsets):
             return self._texts.appends.log.end
         offset = self._texts.put_acks(
@@ -75,3 +77,16 @@ cdef class FastNotes:
         if offset == next_offset:
             self._next_offsets[journal_queue_id] = offset + 1
         return 0
+
+
+cdef object _run_of(list offsets):
+    """The same as a range, if they follow one another: it is compared and written at once."""
+    cdef int64_t next_offset
+    if not offsets:
+        return offsets
+    next_offset = offsets[0]
+    for offset in offsets:
+        if offset != next_offset:
+            return offsets
+        next_offset += 1
+    return range(offsets[0], next_offset)

@@ -104,6 +104,7 @@ class Statistics:
         self.sends = PathCounts()
         self.pulls = PathCounts()
         self.pops = PathCounts()
+        self.acks = PathCounts()
         self.batch_acks = PathCounts()
         self._missed_count = 0
         self._failed_put_count = 0
