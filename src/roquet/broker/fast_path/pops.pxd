@@ -2,7 +2,8 @@ from roquet.broker.fast_path.header_scan cimport ScannedHeader
 from roquet.broker.fast_path.popped_header cimport Popped
 from roquet.broker.pop.fast_notes cimport FastNotes
 from roquet.broker.tables.tally cimport Tally
-from roquet.protocol.binary cimport Span, int64_t, uint8_t
+from roquet.protocol.binary cimport Span, int64_t
+from roquet.protocol.scratch cimport Scratch
 from roquet.store.reading.fast_reads cimport FastReads
 
 
@@ -46,8 +47,7 @@ cdef class FastPops:
     cdef int64_t _count_left, _size_left
     # How much is left where it did not look.
     cdef int64_t _rest_count
-    cdef uint8_t* _scratch
-    cdef Py_ssize_t _capacity
+    cdef Scratch _scratch
 
     cdef Py_ssize_t take(self, const ScannedHeader* header, list replies) except -2
     cdef bint _plan(self, PopDecision pop, const Popped* popped, int64_t now_ms) except -1
@@ -71,4 +71,3 @@ cdef class FastPops:
     ) except -2
     cdef PopDecision _pop(self, const Popped* popped)
     cdef PopDecision _decide(self, bytes group, bytes topic, const Popped* popped)
-    cdef uint8_t* _room(self, Py_ssize_t size) except NULL

@@ -8,7 +8,6 @@ has all other cases: ordered pops, retries, pops that wait, and groups that are 
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.string cimport memcmp
 
 from roquet.broker.fast_path.header_scan cimport ScannedHeader
@@ -24,6 +23,7 @@ from roquet.protocol.binary cimport (
 )
 from roquet.protocol.decimals cimport put_decimals
 from roquet.protocol.messages.record_layout cimport QUEUE_OFFSET_AT
+from roquet.protocol.scratch cimport Scratch
 from roquet.protocol.templates.pop_reply cimport PopReply, popped_header
 from roquet.store.reading.fast_reads cimport QueueBounds
 from roquet.store.reading.gathering cimport Gathering
@@ -83,9 +83,7 @@ cdef class FastPops:
         self._first_queue = broker.waiting.first_queue
         self._is_sync = broker.messages.acks.is_awaited
         self._known = {}
-
-    def __dealloc__(self):
-        PyMem_Free(self._scratch)
+        self._scratch = Scratch()
 
     cdef Py_ssize_t take(self, const ScannedHeader* header, list replies) except -2:
         """How many bytes answer it; -1 if it is left: then nothing has happened."""
@@ -264,7 +262,7 @@ cdef class FastPops:
         for batch in self._batches:
             count += batch.count
             size += PyBytes_GET_SIZE(batch.body)
-        at = self._room(2 * len(self._batches) * _ENTRY_SIZE_MAX + count * _NUMBER_SIZE_MAX)
+        at = self._scratch.room(2 * len(self._batches) * _ENTRY_SIZE_MAX + count * _NUMBER_SIZE_MAX)
         reply.starts.start = at
         at = _put_starts(at, self._batches)
         reply.starts.size = at - reply.starts.start
@@ -331,16 +329,6 @@ cdef class FastPops:
             self._known.clear()
         self._known[group, topic] = pop
         return pop
-
-    cdef uint8_t* _room(self, Py_ssize_t size) except NULL:
-        cdef void* grown
-        if size > self._capacity:
-            grown = PyMem_Realloc(self._scratch, 2 * size)
-            if grown is NULL:
-                raise MemoryError
-            self._scratch = <uint8_t*>grown
-            self._capacity = 2 * size
-        return self._scratch
 
 
 cdef inline int64_t _offset_of(const char* record) noexcept:

@@ -166,7 +166,7 @@ cdef class FastSendBacks:
             if self._sends._appends.find(self._schedule_topic, level - 1) is None:
                 return False
         origin.reconsume_times += 1
-        own = self._sends._grow_scratch(record.properties.size + record.topic.size + BACK_SIZE_MAX)
+        own = self._sends.scratch.room(record.properties.size + record.topic.size + BACK_SIZE_MAX)
         size = put_sent_back(own, &record, <int>level, &first_topic)
         if (
             size < 0

@@ -5,8 +5,9 @@ from roquet.broker.fast_path.header_scan cimport ScannedHeader
 from roquet.broker.fast_path.reply_buffer cimport ReplyBuffer
 from roquet.broker.fast_path.sent_header cimport Sent
 from roquet.broker.tables.tally cimport Tally
-from roquet.protocol.binary cimport Span, int32_t, int64_t, uint8_t
+from roquet.protocol.binary cimport Span, int32_t, int64_t
 from roquet.protocol.messages.drafts cimport Item, Origin, RecordDraft
+from roquet.protocol.scratch cimport Scratch
 from roquet.protocol.templates.send_reply cimport SendReplyTemplate, Stored
 from roquet.store.fast_appends cimport FastAppends
 from roquet.store.write_cursors cimport QueueCursor
@@ -64,8 +65,7 @@ cdef class FastSends:
     cdef Item* _items
     cdef Stored _stored
     cdef Py_ssize_t _item_capacity
-    cdef uint8_t* _scratch
-    cdef Py_ssize_t _scratch_capacity
+    cdef Scratch scratch
 
     cdef bint is_open(self) except -1
     cdef int begin(self, bytes born_host, int64_t now_ms) except -1
@@ -102,7 +102,6 @@ cdef class FastSends:
     cdef int _announce(self, str topic, int32_t queue_id) except -1
     cdef int _count(self, Tally puts) except -1
     cdef int _grow_items(self, Py_ssize_t count) except -1
-    cdef uint8_t* _grow_scratch(self, Py_ssize_t size) except NULL
 
 
 cdef inline bint is_same(bytes known, Span text) noexcept:

@@ -70,11 +70,11 @@ cdef class FastSends:
         self._reply = broker.messages.send_reply
         self._is_sync = broker.messages.acks.is_awaited
         self._topics = {}
+        self.scratch = Scratch()
 
     def __dealloc__(self):
         PyMem_Free(self._items)
         PyMem_Free(self._stored.physical_offsets)
-        PyMem_Free(self._scratch)
 
     cdef bint is_open(self) except -1:
         """Whether messages are stored at all."""
@@ -165,7 +165,7 @@ cdef class FastSends:
         ReplyBuffer replies,
     ) except -1:
         """Stores and answers a send that wants one thing more, or leaves it."""
-        cdef uint8_t* own = self._grow_scratch(sent.properties.size + 1)
+        cdef uint8_t* own = self.scratch.room(sent.properties.size + 1)
         cdef Span properties = Span(own, unescape(sent.properties, own))
         cdef int want = want_of(properties)
         cdef int32_t queue_id = sent.origin.queue_id
@@ -289,7 +289,7 @@ cdef class FastSends:
 
     cdef RecordDraft _read_one(self, TopicDecision topic, const Sent* sent, Span body):
         """The draft for the message; None if it takes the slow path."""
-        cdef uint8_t* own = self._grow_scratch(sent.properties.size + 1)
+        cdef uint8_t* own = self.scratch.room(sent.properties.size + 1)
         cdef Py_ssize_t size = unescape(sent.properties, own)
         if self._is_sync and memmem(own, <size_t>size, b"WAIT\x01false", 10):
             return None
@@ -327,7 +327,7 @@ cdef class FastSends:
     cdef RecordDraft _batch_draft(self, TopicDecision topic, Span sent):
         cdef uint8_t* text
         if topic.batch_draft is None or not is_same(topic.shared, sent):
-            text = self._grow_scratch(sent.size + 1)
+            text = self.scratch.room(sent.size + 1)
             shared = text[: unescape(sent, text)].decode()
             topic.batch_draft = draft_of_batches(self._broker, topic.settings, shared)
             topic.shared = bytes_of(sent)
@@ -364,16 +364,6 @@ cdef class FastSends:
             self._stored.physical_offsets = <int64_t*>offsets
             self._item_capacity = 2 * count
         return 0
-
-    cdef uint8_t* _grow_scratch(self, Py_ssize_t size) except NULL:
-        cdef void* grown
-        if size > self._scratch_capacity:
-            grown = PyMem_Realloc(self._scratch, 2 * size)
-            if grown is NULL:
-                raise MemoryError
-            self._scratch = <uint8_t*>grown
-            self._scratch_capacity = 2 * size
-        return self._scratch
 
 
 cdef inline bint _has_checksum(Span properties) noexcept:

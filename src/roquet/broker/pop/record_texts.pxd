@@ -1,5 +1,6 @@
 from roquet.protocol.binary cimport Span, int64_t, uint8_t
 from roquet.protocol.messages.drafts cimport RecordDraft
+from roquet.protocol.scratch cimport Scratch
 from roquet.store.fast_appends cimport FastAppends
 
 
@@ -12,8 +13,7 @@ cdef class RecordTexts:
     # Make the pieces of bodies, by group and topic.
     cdef object _pop_pieces, _ack_pieces, _acks_pieces
     cdef dict _pops, _ack, _acks
-    cdef uint8_t* _scratch
-    cdef Py_ssize_t _capacity
+    cdef Scratch _scratch
 
     cdef int64_t put_pop(
         self,

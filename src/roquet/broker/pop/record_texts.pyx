@@ -8,7 +8,6 @@ numbers are cut from what it writes. What the fast path of appends does not take
 
 cimport cython
 from cpython.bytes cimport PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_Free, PyMem_Realloc
 
 from roquet.protocol.binary cimport (
     Span,
@@ -21,6 +20,7 @@ from roquet.protocol.binary cimport (
 )
 from roquet.protocol.decimals cimport put_decimals
 from roquet.protocol.messages.drafts cimport Item, Origin, RecordDraft
+from roquet.protocol.scratch cimport Scratch
 from roquet.store.fast_appends cimport FastAppends
 from roquet.store.write_cursors cimport QueueCursor
 
@@ -54,9 +54,7 @@ cdef class RecordTexts:
         self._pops = {}
         self._ack = {}
         self._acks = {}
-
-    def __dealloc__(self):
-        PyMem_Free(self._scratch)
+        self._scratch = Scratch()
 
     cdef int64_t put_pop(
         self,
@@ -174,17 +172,10 @@ cdef class RecordTexts:
         """For all texts and numbers of one record."""
         cdef Py_ssize_t size = (count + _NUMBER_COUNT + 2) * _NUMBER_SIZE_MAX
         cdef bytes piece
-        cdef void* grown
         size += PyBytes_GET_SIZE(properties) + PyBytes_GET_SIZE(self._pop_next)
         for piece in pieces:
             size += PyBytes_GET_SIZE(piece)
-        if size > self._capacity:
-            grown = PyMem_Realloc(self._scratch, 2 * size)
-            if grown is NULL:
-                raise MemoryError
-            self._scratch = <uint8_t*>grown
-            self._capacity = 2 * size
-        return self._scratch
+        return self._scratch.room(size)
 
 
 cdef uint8_t* _put_offsets(uint8_t* at, offsets, Py_ssize_t count, int64_t origin) except NULL:

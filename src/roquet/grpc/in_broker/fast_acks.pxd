@@ -1,8 +1,9 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 
 from roquet.grpc.ack_request cimport AckRequest
 from roquet.grpc.http2 cimport Ending, Http2Session
 from roquet.protocol.binary cimport Span
+from roquet.protocol.scratch cimport Scratch
 
 
 cdef class GroupDecision:
@@ -32,8 +33,7 @@ cdef class FastAcks:
     cdef dict _groups
     cdef GroupDecision _last_group
     cdef int64_t _now_ms
-    cdef uint8_t* _scratch
-    cdef Py_ssize_t _capacity
+    cdef Scratch _scratch
 
     cdef void begin(self, int64_t now_ms) noexcept
     cdef bint take(

@@ -7,7 +7,6 @@ is what `acking.py` does, which has every call that is left.
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.mem cimport PyMem_Free, PyMem_Realloc
 
 from roquet.broker.fast_path.sends cimport is_same
 from roquet.grpc.ack_request cimport AckedMessage, AckRequest, read_ack_request
@@ -83,9 +82,7 @@ cdef class FastAcks:
         self._clients = clients
         self._ending = ending
         self._groups = {}
-
-    def __dealloc__(self):
-        PyMem_Free(self._scratch)
+        self._scratch = Scratch()
 
     cdef void begin(self, int64_t now_ms) noexcept:
         """The time of acks that came together."""
@@ -182,17 +179,10 @@ cdef class FastAcks:
         cdef uint8_t* end
         cdef uint8_t* at
         cdef uint8_t* before
-        cdef void* grown
         for index in range(found.count):
             ack = &found.acks[index]
             size += status.size + ack.message_id.size + ack.handle.size + 4 * FIELD_HEAD_SIZE_MAX
-        if size > self._capacity:
-            grown = PyMem_Realloc(self._scratch, 2 * size)
-            if grown is NULL:
-                raise MemoryError
-            self._scratch = <uint8_t*>grown
-            self._capacity = 2 * size
-        end = at = self._scratch + size
+        end = at = self._scratch.room(size) + size
         for index in range(found.count - 1, -1, -1):
             ack = &found.acks[index]
             before = at

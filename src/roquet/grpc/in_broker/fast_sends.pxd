@@ -1,10 +1,11 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 
 from roquet.broker.tables.tally cimport Tally
 from roquet.grpc.http2 cimport Ending, Http2Session
 from roquet.grpc.sent_message cimport SentMessage
 from roquet.protocol.binary cimport Span
 from roquet.protocol.messages.drafts cimport RecordDraft
+from roquet.protocol.scratch cimport Scratch
 from roquet.store.fast_appends cimport FastAppends
 from roquet.store.write_cursors cimport QueueCursor
 
@@ -33,8 +34,7 @@ cdef class FastSends:
     cdef TopicDecision _last_topic
     cdef bytes _born_host
     cdef int64_t _now_ms
-    cdef uint8_t* _scratch
-    cdef Py_ssize_t _capacity
+    cdef Scratch _scratch
 
     cdef bint begin(self, bytes born_host, int64_t now_ms) except -1
     cdef bint take(self, Http2Session session, int32_t stream_id, Span request) except -1
@@ -46,4 +46,3 @@ cdef class FastSends:
     ) except -1
     cdef Span _properties(self, TopicDecision topic, const SentMessage* sent) except *
     cdef bytes _answer(self, Span message_id, int64_t offset)
-    cdef uint8_t* _room(self, Py_ssize_t size) except NULL

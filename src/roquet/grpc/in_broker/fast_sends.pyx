@@ -7,7 +7,6 @@ other kinds of messages, new queues, refusals, and brokers whose answers wait fo
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_Free, PyMem_Realloc
 
 from roquet.broker.fast_path.sends cimport is_same
 from roquet.broker.tables.tally cimport Tally
@@ -87,9 +86,7 @@ cdef class FastSends:
         self._headers = HEADERS
         self._trailers = OK
         self._topics = {}
-
-    def __dealloc__(self):
-        PyMem_Free(self._scratch)
+        self._scratch = Scratch()
 
     cdef bint begin(self, bytes born_host, int64_t now_ms) except -1:
         """Whether sends can be taken that came together from there; this is their time."""
@@ -173,7 +170,7 @@ cdef class FastSends:
     cdef Span _properties(self, TopicDecision topic, const SentMessage* sent) except *:
         """As `stored_properties` has them, in its order."""
         cdef Py_ssize_t size = properties_size_max(sent) + PyBytes_GET_SIZE(topic.encoded_name)
-        cdef uint8_t* start = self._room(size)
+        cdef uint8_t* start = self._scratch.room(size)
         cdef uint8_t* at = start
         cdef Py_ssize_t index
         for index in range(sent.user_count):
@@ -204,7 +201,7 @@ cdef class FastSends:
             _HEAD_SIZE + 2 * status.size + message_id.size
             + 4 * FIELD_HEAD_SIZE_MAX + NUMBER_SIZE_MAX
         )
-        cdef uint8_t* end = self._room(size) + size
+        cdef uint8_t* end = self._scratch.room(size) + size
         cdef uint8_t* at = end
         if offset:
             at = put_number(at, 4, <uint64_t>offset)
@@ -253,16 +250,6 @@ cdef class FastSends:
             self._topics.clear()
         self._topics[name] = topic
         return topic
-
-    cdef uint8_t* _room(self, Py_ssize_t size) except NULL:
-        cdef void* grown
-        if size > self._capacity:
-            grown = PyMem_Realloc(self._scratch, 2 * size)
-            if grown is NULL:
-                raise MemoryError
-            self._scratch = <uint8_t*>grown
-            self._capacity = 2 * size
-        return self._scratch
 
 
 cdef inline uint8_t* _put_text(uint8_t* at, Span text) noexcept:

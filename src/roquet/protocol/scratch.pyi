@@ -1,0 +1,1 @@
+# Only compiled code writes there.
