@@ -233,10 +233,13 @@ def run_load(
     connections: int = CONNECTIONS,
     topic_count: int = 0,
     queue_count: int = 0,
+    *,
+    limit: int = QUEUED,
+    group: str = "bench",
 ) -> tuple[dict[str, float], float]:
     """What the generator saw, and the CPU seconds of the broker meanwhile."""
-    words = [server.port, mode, connections, in_flight, seconds, BODY_SIZE, "bench", QUEUED]
-    words += [topic_count, queue_count]
+    words = [server.port, mode, connections, in_flight, seconds, BODY_SIZE, "bench", limit]
+    words += [topic_count, queue_count, group, server.name]
     before = server.cpu_s()
     output = subprocess.run(
         [str(load), *map(str, words)], check=True, capture_output=True, text=True
