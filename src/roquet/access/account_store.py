@@ -6,6 +6,7 @@ after (`put_account`, `delete_account`, `trust_addresses`).
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, final
 
@@ -105,6 +106,19 @@ class AccountStore(RulesStore[_Read]):
 
     def versions(self) -> dict[Path, DataVersion]:
         return {path: document.version for path, document in self.documents.items()}
+
+    async def put(self, changes: AccountConfig) -> None:
+        """See `put_account`. Raises like `change`."""
+        await self.change(partial(put_account, default=self.default_file, changes=changes))
+
+    async def delete(self, access_key: str) -> None:
+        """Raises UnknownAccount, and like `change`."""
+        await self.change(partial(delete_account, access_key=access_key))
+
+    async def trust(self, addresses: list[str], path: Path | None) -> None:
+        """See `trust_addresses`; without a path in the default file. Raises like `change`."""
+        place = path or self.default_file
+        await self.change(partial(trust_addresses, path=place, addresses=addresses))
 
     async def change(self, edit: Callable[[Documents], Changed]) -> None:
         """Returns when a change survives a power cut, and is in force.

@@ -6,6 +6,7 @@ credentials of the broker itself, as in Apache.
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, final
 
@@ -17,8 +18,15 @@ from roquet.access.user_file import (
     UsersDocument,
     UserType,
     create_user,
+    delete_acl,
+    delete_user,
     find_user,
+    known_acl,
+    listed_acls,
+    listed_users,
+    put_acl,
     read_users,
+    update_user,
     user_rules,
     write_users,
 )
@@ -98,6 +106,40 @@ class UserStore(RulesStore[UsersDocument]):
                 " one with `roquet account user add NAME --super --users-file %s`",
                 self.path,
             )
+
+    def find(self, name: str | None) -> bodies.User | None:
+        return find_user(self.document, name)
+
+    def listed(self, part: str | None) -> list[bodies.User]:
+        """All, or those whose names contain a text."""
+        return listed_users(self.document, part)
+
+    def acl(self, subject: str) -> bodies.Acl:
+        """Raises UnknownUser, UnknownPolicy and BadRules."""
+        return known_acl(self.document, subject)
+
+    def listed_acls(self, subject_part: str | None, resource_part: str | None) -> list[bodies.Acl]:
+        """All, or those whose subjects and resources contain these texts."""
+        return listed_acls(self.document, subject_part, resource_part)
+
+    # See the functions of the same names. All raise like `change`.
+
+    async def create(self, user: bodies.User) -> None:
+        await self.change(partial(create_user, user=user))
+
+    async def update(self, user: bodies.User) -> None:
+        await self.change(partial(update_user, user=user))
+
+    async def delete(self, name: str) -> None:
+        await self.change(partial(delete_user, name=name))
+
+    async def put_acl(self, acl: bodies.Acl) -> None:
+        await self.change(partial(put_acl, acl=acl))
+
+    async def delete_acl(self, subject: str, resource: str | None, policy_type: str | None) -> None:
+        await self.change(
+            partial(delete_acl, subject=subject, resource=resource, policy_type=policy_type)
+        )
 
     async def change(self, edit: Edit) -> None:
         """Returns when a change survives a power cut, and is in force.

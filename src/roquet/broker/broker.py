@@ -4,11 +4,10 @@ A function that needs one part takes that part; one that needs several takes the
 are put together is in `build.py`, how they start and stop in `server.py`.
 """
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from roquet.access.account_store import AccountStore
-from roquet.access.guard import AccessGuard
-from roquet.access.user_store import UserStore
 from roquet.broker.delays.delays import Delays
 from roquet.broker.messages.appending import Messages
 from roquet.broker.pop.ack_turn import AckTurn
@@ -30,6 +29,11 @@ from roquet.net.limits import ConnectionBudget
 from roquet.net.service import Services
 from roquet.net.tls.contexts import ServerTls
 from roquet.store.message_store import MessageStore
+
+if TYPE_CHECKING:
+    from roquet.access.account_store import AccountStore
+    from roquet.access.guard import AccessGuard
+    from roquet.access.user_store import UserStore
 
 
 class Clients(msgspec.Struct, frozen=True):
@@ -62,10 +66,10 @@ class Access(msgspec.Struct, frozen=True):
     # All connections, of both ports.
     connection_budget: ConnectionBudget
     # None without access control.
-    accounts: AccountStore | None
+    accounts: "AccountStore | None"
     # None without users of 5.x.
-    users: UserStore | None
-    guard: AccessGuard | None
+    users: "UserStore | None"
+    guard: "AccessGuard | None"
 
 
 class Background(msgspec.Struct, frozen=True):

@@ -7,13 +7,10 @@ end (the disk and the replicas that are awaited have it), and the log of a slave
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from roquet.access.account_store import AccountStore, open_account_store
-from roquet.access.guard import AccessGuard, GuardedUsers
-from roquet.access.user_store import FILE_NAME, UserStore, open_user_store
 from roquet.broker.broker import Access, Background, Broker, Clients, WaitingMessages
 from roquet.broker.delays.delays import loaded_delays
 from roquet.broker.delays.delivering import save_progress
@@ -76,6 +73,11 @@ from roquet.state_file import StateFile
 from roquet.store.config import FlushMode
 from roquet.store.replica_log import Grown
 
+if TYPE_CHECKING:
+    from roquet.access.account_store import AccountStore
+    from roquet.access.guard import AccessGuard
+    from roquet.access.user_store import UserStore
+
 
 class LogEvents:
     """Subscribers are called in their order; they are known once the broker is built."""
@@ -104,8 +106,7 @@ def build_broker(
     secret = start.secret
     ports = start.ports or port_context_of(config, clock)
     tls = ports.tls
-    accounts = open_account_store(config, disk, clock)
-    users = open_user_store(config, _users_path(config), disk)
+    accounts, users = _opened_rules(config, clock, disk)
     lost: set[str] = set()
 
     def kept(name: str, table: LoadedTable) -> Saver:
@@ -214,37 +215,55 @@ def build_broker(
     return broker
 
 
-def _users_path(config: BrokerConfig) -> Path:
-    return config.users_file or config.store.layout.config / FILE_NAME
+def _opened_rules(
+    config: BrokerConfig, clock: Clock, disk: Disk
+) -> "tuple[AccountStore | None, UserStore | None]":
+    """Raises BadRules and RulesNotSaved."""
+    if not (config.access_control or config.authentication or config.authorization):
+        return None, None
+    # A broker without access control does not pay for loading it.
+    from roquet.access.account_store import open_account_store  # noqa: PLC0415
+    from roquet.access.user_store import FILE_NAME, open_user_store  # noqa: PLC0415
+
+    users_path = config.users_file or config.store.layout.config / FILE_NAME
+    return open_account_store(config, disk, clock), open_user_store(config, users_path, disk)
 
 
 def _access(
     config: BrokerConfig,
     clock: Clock,
     ports: PortContext,
-    accounts: AccountStore | None,
-    users: UserStore | None,
+    accounts: "AccountStore | None",
+    users: "UserStore | None",
 ) -> Access:
-    is_open = accounts is None and users is None
     return Access(
         tls=ports.tls,
         connection_budget=ports.connection_budget,
         accounts=accounts,
         users=users,
-        guard=None if is_open else AccessGuard(accounts, clock, _guarded_users(config, users)),
+        guard=_guard(config, clock, accounts, users),
     )
 
 
-def _guarded_users(config: BrokerConfig, users: UserStore | None) -> GuardedUsers | None:
-    if users is None:
+def _guard(
+    config: BrokerConfig,
+    clock: Clock,
+    accounts: "AccountStore | None",
+    users: "UserStore | None",
+) -> "AccessGuard | None":
+    if accounts is None and users is None:
         return None
-    return GuardedUsers(
+    # Loaded only when needed.
+    from roquet.access.guard import AccessGuard, GuardedUsers  # noqa: PLC0415
+
+    guarded = users and GuardedUsers(
         store=users,
         cluster_name=config.cluster_name,
         authorization=config.authorization,
         unauthenticated=config.unauthenticated_codes,
         unauthorized=config.unauthorized_codes,
     )
+    return AccessGuard(accounts, clock, guarded)
 
 
 def _subscribe(events: LogEvents, broker: Broker) -> None:

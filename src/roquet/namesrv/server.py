@@ -4,12 +4,10 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from roquet.access.account_store import open_account_store
-from roquet.access.guard import AccessGuard
 from roquet.clock import Clock
 from roquet.disk import Disk
 from roquet.namesrv import lost_brokers
@@ -30,6 +28,10 @@ from roquet.settings import changes
 from roquet.settings.changes import ChangedSettings, obey_log_level_from_start
 from roquet.state_file import StateFile
 from roquet.throttled_log import ThrottledLog
+
+if TYPE_CHECKING:
+    from roquet.access.account_store import AccountStore
+    from roquet.access.guard import AccessGuard
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +63,7 @@ async def serve_names(
     lost.load(lost_file)
     lost_saving = Saving(lost_file, lost.to_bytes)
     lost.on_change = lost_saving.save_soon
-    accounts = open_account_store(config, disk, clock)
-    guard = None if accounts is None else AccessGuard(accounts, clock)
+    accounts, guard = _access(config, clock, disk)
     server = NameServer(
         config=config,
         clock=clock,
@@ -107,6 +108,19 @@ async def serve_names(
             lost.close()
             await listener.stop()
             log.info("name server stopped")
+
+
+def _access(
+    config: NameServerConfig, clock: Clock, disk: Disk
+) -> "tuple[AccountStore | None, AccessGuard | None]":
+    """Imported only where access control is configured. Raises BadRules."""
+    if not config.access_control:
+        return None, None
+    from roquet.access.account_store import open_account_store  # noqa: PLC0415
+    from roquet.access.guard import AccessGuard  # noqa: PLC0415
+
+    accounts = open_account_store(config, disk, clock)
+    return accounts, AccessGuard(accounts, clock)
 
 
 @asynccontextmanager

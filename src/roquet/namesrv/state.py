@@ -8,11 +8,10 @@ A change takes effect at once and is acknowledged when it is on disk.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import msgspec
 
-from roquet.access.guard import AccessGuard
 from roquet.clock import Clock
 from roquet.namesrv.config import KV_CONFIG_SIZE_MAX, NameServerConfig
 from roquet.namesrv.lost_brokers import LostBrokers
@@ -26,6 +25,9 @@ from roquet.protocol.codes import ResponseCode
 from roquet.settings.changes import ChangedSettings
 from roquet.state_file import StateFile, StateNotSaved
 from roquet.throttled_log import ThrottledLog
+
+if TYPE_CHECKING:
+    from roquet.access.guard import AccessGuard
 
 log = logging.getLogger(__name__)
 
@@ -141,4 +143,4 @@ class NameServer(msgspec.Struct):
     # Warnings about misconfigured brokers.
     warnings: ThrottledLog
     # None without access control.
-    guard: AccessGuard | None = None
+    guard: "AccessGuard | None" = None

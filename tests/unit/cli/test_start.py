@@ -37,11 +37,14 @@ HEAVY = (
 # Nor these: some milliseconds and a megabyte together.
 LATE = ("bz2", "ctypes", "hashlib", "hmac", "lzma", "secrets", "shutil", "tempfile")
 
-# What only those load who are set up so: to encrypt, to follow, to step in, to filter by SQL, to
-# be watched.
+# What only those load who are set up so: to know accounts, to encrypt, to follow, to step in, to
+# filter by SQL, to be watched.
 SET_UP = (
     "aiohttp",
     "jinja2",
+    "roquet.access.account_store",
+    "roquet.access.guard",
+    "roquet.access.user_store",
     "roquet.broker.metrics",
     "roquet.broker.replication.failover",
     "roquet.dashboard",

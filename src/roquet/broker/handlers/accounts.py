@@ -1,22 +1,13 @@
 """Accounts as operators see and change them (50-54). Secrets come in, and never go out."""
 
 import logging
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import asdict, replace
 
-from roquet.access.account_store import (
-    AccountStore,
-    Changed,
-    Documents,
-    delete_account,
-    put_account,
-    trust_addresses,
-)
 from roquet.access.errors import BadRules, RulesNotSaved, UnknownAccount
 from roquet.broker.broker import Access, Broker
 from roquet.broker.handlers.answers import defer
@@ -35,6 +26,9 @@ from roquet.protocol.headers.brokers import (
 from roquet.protocol.host import unpack_host
 from roquet.settings.changes import change_text
 
+if TYPE_CHECKING:
+    from roquet.access.account_store import AccountStore
+
 log = logging.getLogger(__name__)
 
 
@@ -51,29 +45,24 @@ def put(broker: Broker, request: Request[PutAccountHeader]) -> Deferred:
         white_remote_address=header.white_remote_address,
     )
     failure = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
-    default = _accounts(broker.access, failure).default_file
-    edit = partial(put_account, default=default, changes=account)
     what = f"changed account {account.access_key} ({_change_of(account)})"
-    return _change(broker, request, edit, failure, what)
+    return _change(broker, request, lambda accounts: accounts.put(account), failure, what)
 
 
 def delete(broker: Broker, request: Request[DeleteAccountHeader]) -> Deferred:
-    edit = partial(delete_account, access_key=request.header.access_key)
-    what = f"deleted account {request.header.access_key}"
-    return _change(broker, request, edit, ResponseCode.DELETE_ACL_CONFIG_FAILED, what)
+    access_key = request.header.access_key
+    failure = ResponseCode.DELETE_ACL_CONFIG_FAILED
+    what = f"deleted account {access_key}"
+    return _change(broker, request, lambda accounts: accounts.delete(access_key), failure, what)
 
 
 def trust(broker: Broker, request: Request[GlobalWhiteAddressesHeader]) -> Deferred:
     header = request.header
     failure = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
-    default = _accounts(broker.access, failure).default_file
-    edit = partial(
-        trust_addresses,
-        path=Path(header.acl_file_full_path) if header.acl_file_full_path else default,
-        addresses=_words(header.global_white_addrs) or [],
-    )
+    addresses = _words(header.global_white_addrs) or []
+    path = Path(header.acl_file_full_path) if header.acl_file_full_path else None
     what = f"changed the addresses that need no account to {header.global_white_addrs!r}"
-    return _change(broker, request, edit, failure, what)
+    return _change(broker, request, lambda accounts: accounts.trust(addresses, path), failure, what)
 
 
 def get_versions(broker: Broker, _request: Request[NoFields]) -> Reply:
@@ -106,7 +95,7 @@ def get_all(broker: Broker, _request: Request[NoFields]) -> Reply:
     return Reply(body=write_body(body))
 
 
-def _accounts(access: Access, failure: ResponseCode = ResponseCode.SYSTEM_ERROR) -> AccountStore:
+def _accounts(access: Access, failure: ResponseCode = ResponseCode.SYSTEM_ERROR) -> "AccountStore":
     if access.accounts is None:
         raise Refused(failure, "there is no access control here: see aclEnable")
     return access.accounts
@@ -115,7 +104,7 @@ def _accounts(access: Access, failure: ResponseCode = ResponseCode.SYSTEM_ERROR)
 def _change(
     broker: Broker,
     request: Request[Any],
-    edit: Callable[[Documents], Changed],
+    change: "Callable[[AccountStore], Awaitable[None]]",
     failure: ResponseCode,
     what: str,
 ) -> Deferred:
@@ -124,7 +113,7 @@ def _change(
 
     async def changed() -> Reply:
         try:
-            await accounts.change(edit)
+            await change(accounts)
         except (BadRules, RulesNotSaved, UnknownAccount) as error:
             return Reply(failure, remark=str(error))
         log.info("%s, as %s asked", what, request.sender)

@@ -5,26 +5,12 @@ broker to another by reading them.
 """
 
 import logging
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from roquet.access.errors import BadRules, RulesNotSaved, UnknownPolicy, UnknownUser
-from roquet.access.user_file import (
-    UsersDocument,
-    create_user,
-    delete_acl,
-    delete_user,
-    find_user,
-    known_acl,
-    listed_acls,
-    listed_users,
-    put_acl,
-    update_user,
-)
-from roquet.access.user_store import UserStore
 from roquet.broker.broker import Broker
 from roquet.broker.handlers.answers import defer
 from roquet.net.errors import Refused
@@ -40,6 +26,9 @@ from roquet.protocol.headers.brokers import (
     UserHeader,
 )
 
+if TYPE_CHECKING:
+    from roquet.access.user_store import UserStore
+
 log = logging.getLogger(__name__)
 
 # Apache's code for all that is wrong with a change.
@@ -49,52 +38,51 @@ _FAILURE = ResponseCode.NO_PERMISSION
 def create(broker: Broker, request: Request[UserHeader]) -> Deferred:
     user = _given_user(request)
     what = f"created user {user.username} ({_shown(user)})"
-    return _change(broker, request, partial(create_user, user=user), what)
+    return _change(broker, request, lambda users: users.create(user), what)
 
 
 def update(broker: Broker, request: Request[UserHeader]) -> Deferred:
     user = _given_user(request)
     what = f"changed user {user.username} ({_shown(user)})"
-    return _change(broker, request, partial(update_user, user=user), what)
+    return _change(broker, request, lambda users: users.update(user), what)
 
 
 def delete(broker: Broker, request: Request[UserHeader]) -> Deferred:
     name = request.header.username
-    return _change(broker, request, partial(delete_user, name=name), f"deleted user {name}")
+    return _change(broker, request, lambda users: users.delete(name), f"deleted user {name}")
 
 
 def get(broker: Broker, request: Request[UserHeader]) -> Reply:
     """Nothing, if there is no such user, as in Apache."""
-    user = find_user(_users(broker).document, request.header.username)
+    user = _users(broker).find(request.header.username)
     return Reply() if user is None else Reply(body=write_body(user))
 
 
 def list_all(broker: Broker, request: Request[ListUsersHeader]) -> Reply:
-    return Reply(body=write_body(listed_users(_users(broker).document, request.header.filter)))
+    return Reply(body=write_body(_users(broker).listed(request.header.filter)))
 
 
 def put_policies(broker: Broker, request: Request[PolicyHeader]) -> Deferred:
     acl = replace(read_body(Acl, request.body), subject=request.header.subject)
     what = f"changed the policies of {acl.subject} ({_entries_text(acl)})"
-    return _change(broker, request, partial(put_acl, acl=acl), what)
+    return _change(broker, request, lambda users: users.put_acl(acl), what)
 
 
 def delete_policies(broker: Broker, request: Request[DeletePolicyHeader]) -> Deferred:
     header = request.header
-    edit = partial(
-        delete_acl,
-        subject=header.subject,
-        resource=header.resource,
-        policy_type=header.policy_type,
-    )
     what = f"deleted policies of {header.subject} on {header.resource or 'everything'}"
-    return _change(broker, request, edit, what)
+    return _change(
+        broker,
+        request,
+        lambda users: users.delete_acl(header.subject, header.resource, header.policy_type),
+        what,
+    )
 
 
 def get_policies(broker: Broker, request: Request[PolicyHeader]) -> Reply:
     """Nothing for a user without policies, as in Apache."""
     try:
-        acl = known_acl(_users(broker).document, request.header.subject)
+        acl = _users(broker).acl(request.header.subject)
     except UnknownPolicy:
         return Reply()
     except (BadRules, UnknownUser) as error:
@@ -104,11 +92,11 @@ def get_policies(broker: Broker, request: Request[PolicyHeader]) -> Reply:
 
 def list_policies(broker: Broker, request: Request[ListPoliciesHeader]) -> Reply:
     header = request.header
-    found = listed_acls(_users(broker).document, header.subject_filter, header.resource_filter)
+    found = _users(broker).listed_acls(header.subject_filter, header.resource_filter)
     return Reply(body=write_body(found))
 
 
-def _users(broker: Broker) -> UserStore:
+def _users(broker: Broker) -> "UserStore":
     if broker.access.users is None:
         raise Refused(
             ResponseCode.SYSTEM_ERROR, "there are no users here: see authenticationEnabled"
@@ -123,7 +111,7 @@ def _given_user(request: Request[UserHeader]) -> User:
 def _change(
     broker: Broker,
     request: Request[Any],
-    edit: Callable[[UsersDocument], UsersDocument],
+    change: "Callable[[UserStore], Awaitable[None]]",
     what: str,
 ) -> Deferred:
     """`what` is done, for the log."""
@@ -131,7 +119,7 @@ def _change(
 
     async def changed() -> Reply:
         try:
-            await users.change(edit)
+            await change(users)
         except (BadRules, RulesNotSaved, UnknownUser, UnknownPolicy) as error:
             return Reply(_FAILURE, remark=str(error))
         log.info("%s, as %s asked", what, request.sender)
