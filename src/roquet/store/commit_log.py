@@ -164,7 +164,9 @@ class CommitLog(LogCursor):
         """Keep only the end of the log, which is read most, in the memory of this process."""
         for file in tuple(self._run.files):
             if file.end > self.end or file.is_touched:
-                file.give_back_memory(min(file.size, self.end - file.start - KEPT_SIZE))
+                size = min(file.size, self.end - file.start - KEPT_SIZE)
+                file.give_back_memory(size)
+                file.read_ahead(0, size, is_wanted=True)
 
     # Reading
 
@@ -375,7 +377,12 @@ class CommitLog(LogCursor):
         return file
 
     def _write_to(self, file: MappedFile) -> None:
+        if self.file is not None:
+            self.file.read_ahead(0, self.file.size, is_wanted=True)
         self.mapping = file.mapping
+        # Otherwise the first byte of a page that is new would wait until the kernel has zeroed as
+        # many around it as the disk reads ahead: 18 ms for 8 MB.
+        file.read_ahead(max(0, self.end - file.start), file.size, is_wanted=False)
         self.file = file
         self.file_start = file.start
         self.used_end = file.end - BLANK_SIZE_MIN

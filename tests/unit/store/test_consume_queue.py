@@ -19,7 +19,7 @@ from roquet.store.consume_queue import (
     unpack_entries,
 )
 from tests.support.faulty_disk import FaultyDisk
-from tests.support.mapped_memory import resident_size
+from tests.support.mapped_memory import parts_fetched_by_page, resident_size
 from tests.support.raising import raises
 
 FILE_SIZE = 200  # ten entries
@@ -102,18 +102,8 @@ def test_only_the_file_that_is_written_to_is_fetched_page_by_page(
     tmp_path: Path, queue: ConsumeQueue
 ) -> None:
     append(queue, *range(100, 2600, 100))
-    assert [is_fetched_by_page(path) for path in sorted((tmp_path / "TopicA" / "0").iterdir())] == [
-        False,
-        False,
-        True,
-    ]
-
-
-def is_fetched_by_page(path: Path) -> bool:
-    """Whether the kernel was advised not to read ahead in the mapping of this file."""
-    _, _, behind = Path("/proc/self/smaps").read_text().partition(str(path))
-    _, _, flags = behind.partition("VmFlags:")
-    return "rr" in flags.splitlines()[0].split()
+    paths = sorted((tmp_path / "TopicA" / "0").iterdir())
+    assert [parts_fetched_by_page(path) for path in paths] == [[False], [False], [True]]
 
 
 def test_entries_are_read_back_file_by_file(queue: ConsumeQueue) -> None:

@@ -3,7 +3,7 @@
 import mmap
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Final, final
@@ -155,13 +155,17 @@ class MappedFile:
                 size = min(_GIVEN_BACK_SIZE, end - each)
                 self._mapping.madvise(mmap.MADV_DONTNEED, each, size)
 
-    def read_ahead(self, *, is_wanted: bool) -> None:
-        """Whether a page fault loads the pages around it, too, which is the default.
+    def read_ahead(self, start: int, end: int, *, is_wanted: bool) -> None:
+        """Whether a page fault between these positions loads the pages around it, too.
 
-        That includes pages that were never written: up to megabytes of zeros for each new file.
+        That is the default, and includes pages that were never written: megabytes of zeros.
         """
-        if self._mapping is not None:
-            self._mapping.madvise(mmap.MADV_NORMAL if is_wanted else mmap.MADV_RANDOM)
+        first = start - start % mmap.PAGESIZE
+        if self._mapping is not None and first < end:
+            advice = mmap.MADV_NORMAL if is_wanted else mmap.MADV_RANDOM
+            # Without a mapping to spare for one more part, everything works, only slower.
+            with suppress(OSError):
+                self._mapping.madvise(advice, first, end - first)
 
     def is_zero_from(self, position: int) -> bool:
         return not any(True for _ in self.written_chunks(position))
