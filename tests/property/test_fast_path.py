@@ -546,3 +546,21 @@ def test_both_agree_about_dead_letters_of_dead_letters(wait: str, more: str) -> 
         send_back(dlq_topic(group), "0", 1, fields | {"delayLevel": "3"}),
     ]
     assert_both_agree(small_config(ROOT, **LARGE_FILES), events, Counter())
+
+
+@pytest.mark.parametrize("level", ["-1", "0", "3"])
+@pytest.mark.parametrize("count_max", ["16", "2147483647"])
+@pytest.mark.parametrize(
+    "count", ["-2147483648", "-4", "-3", "-2", "15", "16", "2147483646", "2147483647"]
+)
+def test_both_agree_about_the_last_retry(count: str, count_max: str, level: str) -> None:
+    group, topic = GROUPS[0], TOPICS[0]
+    sent = frame_of(command(310, send_fields(topic, "0", "KEYS\x01k", j=count), 5), b"retried")
+    fields = {"group": group, "delayLevel": level, "maxReconsumeTimes": count_max}
+    events = [
+        # The first of them makes the topic of dead letters.
+        *(send_back(topic, "0", 1, fields | {"delayLevel": "-1"}) for _ in range(2)),
+        arrival(0, sent),
+        *(send_back(topic, "0", index, fields) for index in range(1, 9)),
+    ]
+    assert_both_agree(small_config(ROOT, **LARGE_FILES), events, Counter())

@@ -15,6 +15,7 @@ def draft(
     properties: dict[str, str] | None = None,
     sys_flag: int = 0,
     born_host: bytes = BORN_HOST,
+    reconsume_times: int = 0,
     has_checksum: bool = True,
 ) -> RecordDraft:
     texts = [f"{name}\x01{value}" for name, value in (properties or {}).items()]
@@ -28,5 +29,6 @@ def draft(
         body=body,
         topic=topic.encode(),
         properties="\x02".join(texts).encode(),
+        reconsume_times=reconsume_times,
         has_checksum=has_checksum,
     )

@@ -45,7 +45,7 @@ from roquet.protocol.messages.sent_properties cimport BACK_SIZE_MAX, put_sent_ba
 from random import randrange
 
 from roquet.broker.fast_path.decisions import dead_letters_of, fast_retry_queue_count
-from roquet.broker.messages.appending import FIRST_LEVEL
+from roquet.broker.messages.appending import FIRST_LEVEL, RETRY_COUNT_MAX
 from roquet.protocol.codes import VERSION_3_4_9
 from roquet.protocol.fields import NoFields
 from roquet.protocol.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
@@ -58,6 +58,7 @@ cdef enum:
     _PREFIX_SIZE = 8
 
 cdef int64_t _FIRST_LEVEL = FIRST_LEVEL
+cdef int64_t _RETRY_COUNT_MAX = RETRY_COUNT_MAX
 cdef int64_t _COUNT_MAX_VERSION = VERSION_3_4_9
 
 
@@ -165,7 +166,8 @@ cdef class FastSendBacks:
             level = min(level or _FIRST_LEVEL + origin.reconsume_times, group.level_count)
             if self._sends._appends.find(self._schedule_topic, level - 1) is None:
                 return False
-        origin.reconsume_times += 1
+        if origin.reconsume_times < _RETRY_COUNT_MAX:
+            origin.reconsume_times += 1
         own = self._sends.scratch.room(record.properties.size + record.topic.size + BACK_SIZE_MAX)
         size = put_sent_back(own, &record, <int>level, &first_topic)
         if (

@@ -254,6 +254,8 @@ DLQ_QUEUE_COUNT: Final = 1
 DLQ_QUEUE_ID: Final = 0
 
 FIRST_LEVEL: Final = 3  # ten seconds, with the default levels
+# Of the field of a record. Senders may start with any number.
+RETRY_COUNT_MAX: Final = 2**31 - 1
 _AT_ONCE: Final = 0
 
 
@@ -274,6 +276,10 @@ def next_level(retry_count: int, count_max: int, asked_level: int) -> int | None
     return asked_level or FIRST_LEVEL + retry_count
 
 
+def one_more(retry_count: int) -> int:
+    return min(retry_count + 1, RETRY_COUNT_MAX)
+
+
 def sent_back(message: StoredMessage, topic: str, queue_id: int, level: int | None) -> NewMessage:
     """The message as it comes again, or goes to the dead letters: the same, one try older."""
     properties = message.properties
@@ -289,7 +295,7 @@ def sent_back(message: StoredMessage, topic: str, queue_id: int, level: int | No
         topic=topic,
         queue_id=queue_id,
         properties=properties_text(properties | changes),
-        reconsume_times=message.reconsume_times + 1,
+        reconsume_times=one_more(message.reconsume_times),
     )
 
 

@@ -22,7 +22,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
-from roquet.broker.messages.appending import NewMessage, append_message
+from roquet.broker.messages.appending import NewMessage, append_message, one_more
 from roquet.broker.pop.in_flight import CheckPoint
 from roquet.broker.pop.journal import PopJournal
 from roquet.broker.pop.ordered_popping import release_due
@@ -171,6 +171,7 @@ def retried(
         changes[Property.FIRST_POP_TIME] = str(point.key.pop_time_ms)
     # Stored properties end with a checksum of the record.
     changes[Property.CHECKSUM] = None
+    retry_count = message.reconsume_times
     is_v6 = len(store_host) == HOST_SIZE_V6
     return replace(
         NewMessage.copy_of(message),
@@ -179,7 +180,7 @@ def retried(
         sys_flag=message.sys_flag & ~_HOSTS_V6 | (_HOSTS_V6 if is_v6 else 0),
         born_host=store_host,
         store_host=store_host,
-        reconsume_times=message.reconsume_times + (0 if point.is_suspended else 1),
+        reconsume_times=retry_count if point.is_suspended else one_more(retry_count),
     ).with_properties(**changes)
 
 

@@ -121,6 +121,20 @@ async def test_each_redelivery_counts(bed: BrokerBed, client: BedClient) -> None
         assert message.properties["1ST_POP_TIME"] == str(first_ms)
 
 
+async def test_more_redeliveries_than_can_be_counted_hold_nothing_up(
+    bed: BrokerBed, client: BedClient
+) -> None:
+    bed.put(b"new")
+    bed.put(b"most", reconsume_times=2**31 - 1)
+    await pop(client)
+    again = await popped_after(bed, client, 10)
+    assert [(each.body, each.reconsume_times) for each in again.messages] == [
+        (b"new", 1),
+        (b"most", 2**31 - 1),
+    ]
+    assert bed.broker.waiting.pops.in_flight.count == 2
+
+
 async def test_a_changed_time_counts_from_now(bed: BrokerBed, client: BedClient) -> None:
     bed.put()
     receipt = (await pop(client)).receipts[0]
