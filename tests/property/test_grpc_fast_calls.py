@@ -357,7 +357,13 @@ receipts = st.one_of(
         st.sampled_from([0, 0, -1, 1, -20_000]),
         st.sampled_from(["15000", "10000", "0", "015000", "9" * 19, "x"]),
         st.sampled_from(["0 0", "0 1", "999 0", "1 0", "0 x", "0"]),
-        st.tuples(st.sampled_from([0, 1, 9, 1 << 32]), st.integers(0, 3)),
+        st.tuples(
+            st.sampled_from([0, 1, 9, 1 << 32]),
+            st.one_of(
+                st.integers(0, 3),
+                st.sampled_from([10**18 - 1, 10**18, 2**63 - 1, 2**63, 10**19 - 1, 10**19]),
+            ),
+        ),
     ),
     texts,
 )

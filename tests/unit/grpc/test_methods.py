@@ -202,6 +202,24 @@ async def test_acks_that_come_together_are_written_together(
     assert together < broker.store.log_end - before
 
 
+async def test_a_number_that_no_queue_can_have_holds_up_no_ack(
+    bed: BrokerBed, client: GrpcTestClient
+) -> None:
+    await as_consumer(client)
+    await sent(client, message())
+    (found,) = await received(client, receive_request())
+    request = ack(found)
+    pop = found.system_properties.receipt_handle.rpartition(" ")[0]
+    for number in (2**63 - 1, 2**63, 10**19 - 1):
+        request.entries.add(receipt_handle=f"{pop} {number}")
+    answer = await client.call("AckMessage", request)
+    assert [entry.status.code for entry in answer.entries] == [
+        *[Code.OK] * 2,
+        *[Code.INVALID_RECEIPT_HANDLE] * 2,
+    ]
+    assert bed.broker.waiting.pops.in_flight.count == 0
+
+
 async def test_a_change_comes_after_the_acks_before_it(
     bed: BrokerBed, client: GrpcTestClient
 ) -> None:

@@ -19,6 +19,8 @@ from roquet.protocol.names import pop_retry_topic
 ORDERED_QUEUE_ID: Final = 999
 
 _NUMBER: Final = "([0-9]{1,19})"
+# Not all numbers of so many digits are a long of Java's.
+_NUMBER_MAX: Final = 2**63 - 1
 _WORD: Final = "([^ ]*)"
 _FORM: Final = re.compile(
     " ".join([_NUMBER] * 4 + [_WORD] * 2 + [_NUMBER] * 2),
@@ -63,7 +65,7 @@ class Receipt(NamedTuple):
     def read(cls, text: str) -> "Receipt":
         """Raises BadMessage."""
         found = _FORM.fullmatch(text)
-        if found is None:
+        if found is None or max(map(int, found.group(1, 2, 3, 4, 7, 8))) > _NUMBER_MAX:
             raise BadMessage(
                 f"{text[:_SHOWN_SIZE_MAX]!r} is not the receipt of a popped message, which has"
                 " eight items, as in '17 1794934487260 15000 0 0 broker-a 3 18'"
