@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from roquet.broker.broker import Broker
 from roquet.broker.pop.in_flight import CheckPoint
+from roquet.broker.pop.journal import POP_COUNT_MAX
 from roquet.broker.tables.statistics import Statistics
 from roquet.broker.tables.tally import Tally
 from roquet.net.limits import ConnectionLimits
@@ -60,6 +61,10 @@ LARGE_FILES = {"commit_log_file_size": 1 << 20, "queue_file_size": 20_000}
 # no pop and no ack does.
 KINDS = ("sends", "pulls", "pops", "acks", "batch_acks")
 TAKEN_SHARE_MIN = {"sends": 0.25, "pulls": 0.25, "pops": 0.1, "acks": 0.25, "batch_acks": 0.1}
+
+
+# Of batches of acks: the last of a pop, all but the last, all, and one more.
+BITS = (b"\x00\x00\x00\x80", b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff", b"\xff\xff\xff\xff\x01")
 
 
 class TightDisk(RamDisk):
@@ -546,6 +551,32 @@ def test_both_agree_about_dead_letters_of_dead_letters(wait: str, more: str) -> 
         send_back(dlq_topic(group), "0", 1, fields | {"delayLevel": "3"}),
     ]
     assert_both_agree(small_config(ROOT, **LARGE_FILES), events, Counter())
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"exp": "*"}, {"exp": "red"}, {"exp": "TAGS = 'red'", "expType": "SQL92"}]
+)
+@pytest.mark.parametrize("count", [1, 31, 32, 33])
+def test_both_agree_about_as_many_messages_as_clients_ask_for(
+    count: int, wanted: dict[str, str]
+) -> None:
+    group, topic = GROUPS[0], TOPICS[0]
+    tags = ["TAGS\x01red", "TAGS\x01blue", "TAGS\x01red"] * 60
+    sent = [frame_of(command(310, send_fields(topic, "0", text), 5), b"many") for text in tags]
+    popped = [
+        frame_of(command(200_050, pop_fields(group, topic, queue_id, count) | wanted, 6))
+        for queue_id in ("0", "-1", "0")
+    ]
+    events = [
+        arrival(0, b"".join(sent)),
+        *(arrival(1, each) for each in popped),
+        *(batch_ack([index], bits, {}) for index, bits in enumerate(BITS)),
+        pass_time,
+        arrival(1, popped[0]),
+    ]
+    taken: Counter[str] = Counter()
+    assert_both_agree(small_config(ROOT, **LARGE_FILES), events, taken)
+    assert (taken["pops fast"] > 0) == (count <= POP_COUNT_MAX)
 
 
 @pytest.mark.parametrize("level", ["-1", "0", "3"])
