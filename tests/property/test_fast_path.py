@@ -31,6 +31,7 @@ from roquet.net.limits import ConnectionLimits
 from roquet.protocol.bodies.topics import TopicConfig
 from roquet.protocol.frame import Frame
 from roquet.protocol.frame_decoder import FrameDecoder
+from roquet.protocol.messages.batch_writing import encode_batch
 from roquet.protocol.names import dlq_topic
 from roquet.store.config import FlushMode, StoreConfig
 from roquet.store.errors import StoreUnavailable
@@ -65,6 +66,22 @@ TAKEN_SHARE_MIN = {"sends": 0.25, "pulls": 0.25, "pops": 0.1, "acks": 0.25, "bat
 
 # Of batches of acks: the last of a pop, all but the last, all, and one more.
 BITS = (b"\x00\x00\x00\x80", b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff", b"\xff\xff\xff\xff\x01")
+
+
+# Everything of a queue, as far as one pull may bring it.
+PULL_OF_MANY = {
+    "consumerGroup": GROUPS[0],
+    "topic": TOPICS[0],
+    "queueId": "0",
+    "queueOffset": "0",
+    "maxMsgNums": "2147483647",
+    "sysFlag": "4",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subVersion": "0",
+    "expressionType": "TAG",
+    "subscription": "*",
+}
 
 
 class TightDisk(RamDisk):
@@ -595,3 +612,55 @@ def test_both_agree_about_the_last_retry(count: str, count_max: str, level: str)
         *(send_back(topic, "0", index, fields) for index in range(1, 9)),
     ]
     assert_both_agree(small_config(ROOT, **LARGE_FILES), events, Counter())
+
+
+@pytest.mark.parametrize(
+    "size", [0, 1, 8_191, 8_192, 8_193, 16_120, 16_383, 16_384, 16_385, 30_000]
+)
+def test_both_agree_about_properties_of_any_size(size: int) -> None:
+    """Of a message, of a message that waits or starts a transaction, and of a batch."""
+    topic = TOPICS[0]
+    text = "v" * size
+    items = [(0, b"a", f"KEYS\x01{text}".encode()), (0, b"b", b"")]
+    texts = (
+        f"KEYS\x01{text}",
+        f"KEYS\x01{text}\x02",
+        f"DELAY\x011\x02KEYS\x01{text}",
+        f"TRAN_MSG\x01true\x02PGROUP\x01g\x02KEYS\x01{text}",
+    )
+    sent = [
+        *(frame_of(command(310, send_fields(topic, "0", each), 5), b"sized") for each in texts),
+        frame_of(command(320, send_fields(topic, "0", "a\x01b", m="true"), 5), encode_batch(items)),
+        frame_of(
+            command(320, send_fields(topic, "0", f"a\x01{text}", m="true"), 5),
+            encode_batch([(0, b"a", b""), (0, b"b", b"c\x01d")]),
+        ),
+    ]
+    fields = {"group": GROUPS[0], "delayLevel": "1"}
+    events = [
+        *(arrival(0, each) for each in sent),
+        *(send_back(topic, "0", index, fields) for index in range(1, 9)),
+    ]
+    assert_both_agree(small_config(ROOT, **LARGE_FILES), events, Counter())
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 127, 128, 129, 1_000])
+def test_both_agree_about_batches_of_any_count(count: int) -> None:
+    body = encode_batch([(index, b"", b"") for index in range(count)])
+    fields = send_fields(TOPICS[0], "0", "", m="true")
+    pull = frame_of(command(11, PULL_OF_MANY, 7))
+    events = [
+        arrival(0, frame_of(command(320, fields, 5), body)),
+        arrival(0, frame_of(command(320, fields | {"e": "1"}, 5), body + b"\0")),
+        arrival(1, pull),
+    ]
+    assert_both_agree(small_config(ROOT, **LARGE_FILES), events, Counter())
+
+
+@pytest.mark.parametrize(
+    "offset", [-(2**63), -(2**62), -1, 0, 1, 90, 2**31, 2**32, 10**18 - 1, 10**18, 2**63 - 1]
+)
+def test_both_agree_about_send_backs_from_anywhere(offset: int) -> None:
+    fields = {"offset": str(offset), "group": GROUPS[0], "delayLevel": "1"}
+    events = [arrival(0, frame_of(command(36, fields, 5)))]
+    assert_both_agree(small_config(ROOT), events, Counter())

@@ -500,3 +500,50 @@ async def test_usual_acks_are_taken() -> None:
     outcome = await lived(pieces, {}, taken)
     assert (taken, outcome.popped) == ({False: 3, True: 2}, [])
     assert outcome == await lived(pieces, {}, None)
+
+
+def call_of(method: str, request: Message) -> GivenCall:
+    return GivenCall(method, {}, with_head(request.SerializeToString()), 16_000, "stream")
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 65])
+async def test_both_ways_agree_about_many_of_a_kind(count: int) -> None:
+    """Keys, properties, and acks of one call."""
+    keys = pb.SystemProperties(message_id="1", keys=[f"k{index}" for index in range(count)])
+    pairs = [(f"name{index}", "v") for index in range(count)]
+    handles = [receipt(0, 0, "15000", "0 0", (0, index)) for index in range(count)]
+    calls = [
+        call_of("SendMessage", pb.SendMessageRequest(messages=[each]))
+        for each in (
+            sent("normal", keys, [], b"keys"),
+            sent("normal", pb.SystemProperties(message_id="2"), pairs, b"properties"),
+        )
+    ]
+    ack = pb.AckMessageRequest(
+        group=pb.Resource(name=GROUP),
+        topic=pb.Resource(name="normal"),
+        entries=[pb.AckMessageEntry(message_id="1", receipt_handle=each) for each in handles],
+    )
+    pieces = [stream_of([*[FIRST] * 6, *calls, RECEIVE, call_of("AckMessage", ack)])]
+    assert await lived(pieces, {}, Counter()) == await lived(pieces, {}, None)
+
+
+@pytest.mark.parametrize(
+    "size", [1, 127, 128, 129, 255, 256, 4_096, 16_300, 16_383, 16_384, 16_385]
+)
+@pytest.mark.parametrize("name", ["tag", "keys", "born_host", "message_group", "trace_context", ""])
+async def test_both_ways_agree_about_texts_of_any_size(name: str, size: int) -> None:
+    """And about bodies: a size takes one byte more from 128 and from 16384 on."""
+    text = "v" * size
+    members = {name: [text] if name == "keys" else text} if name else {}
+    topic = "fifo" if name == "message_group" else "normal"
+    system = pb.SystemProperties(message_id="1", **members)
+    pairs = [] if name else [("city", text)]
+    given = [
+        sent(topic, system, pairs, b"small"),
+        sent("normal", pb.SystemProperties(message_id="1" * size), [], b"id"),
+        sent("normal", pb.SystemProperties(message_id="1"), [], bytes(size)),
+    ]
+    calls = [call_of("SendMessage", pb.SendMessageRequest(messages=[each])) for each in given]
+    pieces = [stream_of([*[FIRST] * 6, calls[0], *([] if name else calls[1:]), RECEIVE])]
+    assert await lived(pieces, {}, Counter()) == await lived(pieces, {}, None)

@@ -134,3 +134,24 @@ def test_a_record_that_is_cut_is_left(record: bytes, size: int) -> None:
 def test_common_records_are_not_left(tags: tuple[str, ...]) -> None:
     record = record_of(changed(PLAIN_DRAFT, properties=COMMON, has_checksum=True))
     assert shown([record], (), tags)[0] == [shown_slowly(record, 0, tags)] != [None]
+
+
+@pytest.mark.parametrize("count", [1, 62, 63, 64, 65, 200])
+def test_both_ways_show_the_same_of_many_properties(count: int) -> None:
+    pairs = "\x02".join(f"n{index}\x01v" for index in range(count))
+    record = record_of(
+        changed(PLAIN_DRAFT, properties=b"UNIQ_KEY\x01a\x02" + pairs.encode(), body=b"")
+    )
+    (one,), _ = shown([record], (), ())
+    assert one == (shown_slowly(record, 0, ()) if count < 64 else None)
+
+
+@pytest.mark.parametrize("size", [1, 2, 63, 64, 127, 128, 16_383, 16_384, 32_000])
+def test_both_ways_show_the_same_of_texts_of_any_size(size: int) -> None:
+    """A size takes one byte more from 128 and from 16384 on; keys of a letter take the most."""
+    keys = b" ".join([b"k"] * (size // 2 + 1))
+    for properties in (b"city\x01" + b"v" * size, b"KEYS\x01" + keys, b"TAGS\x01" + b"t" * size):
+        record = record_of(
+            changed(PLAIN_DRAFT, properties=b"UNIQ_KEY\x01a\x02" + properties, body=bytes(size))
+        )
+        assert shown([record], (), ())[0] == [shown_slowly(record, 0, ())] != [None]
