@@ -12,6 +12,7 @@ from roquet.grpc.codes import Code, FilterType, RefusedCall, common_status, stat
 from roquet.grpc.message_form import ms_of, put_time
 from roquet.grpc.names import group_name, topic_name
 from roquet.grpc.schema import Message, pb
+from roquet.protocol.bodies.groups import GroupConfig
 from roquet.protocol.errors import BadExpression, TooLarge
 from roquet.protocol.messages.message import StoredMessage
 from roquet.protocol.subscription import ExpressionType, Subscription, parse_subscription
@@ -26,7 +27,8 @@ POLL_S_MAX: Final = 20.0
 _MARGIN_S: Final = 0.2
 # How long a message is in flight if its client leaves that to the server, which renews it in time.
 RENEWED_MS: Final = 60_000
-
+# An int32 in what clients get.
+_ATTEMPTS_MAX: Final = 2**31 - 1
 
 _FIRST: Final = pb.ReceiveMessageResponse(status=status_of(Code.OK)).SerializeToString()
 
@@ -46,6 +48,11 @@ class ReceiveOptions(NamedTuple):
     def wants(self, message: StoredMessage) -> bool:
         """By the tags themselves, where brokers have compared hashes."""
         return not self.subscription.tags or message.tags in self.subscription.tags
+
+
+def attempts_max(group: GroupConfig) -> int:
+    """How often a message is delivered to the group."""
+    return min(group.retry_max_times + 1, _ATTEMPTS_MAX)
 
 
 def receive_options(request: Message) -> ReceiveOptions:

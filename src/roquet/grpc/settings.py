@@ -10,7 +10,7 @@ from roquet.grpc.codes import Code, RefusedCall, status_of
 from roquet.grpc.message_form import duration_of
 from roquet.grpc.names import group_name, topic_name
 from roquet.grpc.outgoing import BODY_SIZE_MAX
-from roquet.grpc.receives import BATCH_COUNT_MAX, POLL_S_MAX, subscription_of
+from roquet.grpc.receives import BATCH_COUNT_MAX, POLL_S_MAX, attempts_max, subscription_of
 from roquet.grpc.schema import Message, pb
 from roquet.protocol.bodies.clients import SubscriptionData
 from roquet.protocol.bodies.groups import GroupConfig
@@ -68,7 +68,7 @@ def merged_settings(given: Message, group: GroupConfig | None) -> Message:
 
 
 def _retry_policy(group: GroupConfig) -> Message:
-    policy = pb.RetryPolicy(max_attempts=group.retry_max_times + 1)
+    policy = pb.RetryPolicy(max_attempts=attempts_max(group))
     given = group.group_retry_policy
     if given is not None and given.type == "EXPONENTIAL" and given.exponential_retry_policy:
         retry = given.exponential_retry_policy

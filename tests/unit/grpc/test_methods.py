@@ -352,6 +352,20 @@ async def test_what_was_received_too_often_is_a_dead_letter(
     assert bed.broker.waiting.pops.in_flight.count == 0
 
 
+async def test_as_many_attempts_as_a_group_may_have_can_be_counted(
+    bed: BrokerBed, client: GrpcTestClient
+) -> None:
+    most = 2**31 - 1
+    bed.broker.tables.groups.update(GroupConfig(group_name=GROUP, retry_max_times=most))
+    await as_consumer(client)
+    for times in (most, most - 1):
+        bed.put(topic="normal", properties={"UNIQ_KEY": "1"}, reconsume_times=times)
+    (found,) = await received(client, receive_request())
+    assert found.system_properties.delivery_attempt == most
+    (dead,) = messages(bed.broker.store, f"%DLQ%{GROUP}", 0)
+    assert dead.reconsume_times == most
+
+
 async def test_a_client_can_send_a_message_to_the_dead_letters(
     bed: BrokerBed, client: GrpcTestClient
 ) -> None:

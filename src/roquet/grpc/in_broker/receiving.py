@@ -36,6 +36,7 @@ from roquet.grpc.message_form import put_message, resource_of
 from roquet.grpc.names import group_name
 from roquet.grpc.receives import (
     ReceiveOptions,
+    attempts_max,
     finish_empty,
     poll_s,
     receive_options,
@@ -202,14 +203,14 @@ class _WaitingReceive:
     def _shown(self, taken: Taken) -> Iterator[bytes]:
         """The messages, but for those that the client does not want, or has had too often."""
         pop, options = self._request.pop, self._request.options
-        attempts_max = group_settings(self._broker, pop.consumer_group).retry_max_times + 1
+        count_max = attempts_max(group_settings(self._broker, pop.consumer_group))
         tags = frozenset(each.encode() for each in options.subscription.tags) or None
         topic = resource_of(pop.topic).SerializeToString()
         for batch in taken.batches:
             records = batch.records
             # All receipts of a batch are the same up to the offset.
             start = taken.receipt(batch, 0).text.removesuffix("0").encode()
-            found, body_size = shown_records(records, batch.times, topic, start, tags, attempts_max)
+            found, body_size = shown_records(records, batch.times, topic, start, tags, count_max)
             self._body_size += body_size
             for index, shown in enumerate(found):
                 if shown is not None and not options.is_renewed:
@@ -218,7 +219,7 @@ class _WaitingReceive:
                 receipt = taken.receipt(batch, batch.offsets[index])
                 if shown is None:
                     times = batch.times[index] if batch.times else 0
-                    shown = self._one(batch.queue, records[index], receipt, times, attempts_max)
+                    shown = self._one(batch.queue, records[index], receipt, times, count_max)
                 if shown is not None:
                     if options.is_renewed:
                         hold(self._broker, self._client, batch.queue, receipt)
@@ -230,7 +231,7 @@ class _WaitingReceive:
         record: bytes,
         receipt: Receipt,
         times: int,
-        attempts_max: int,
+        count_max: int,
     ) -> bytes | None:
         """One that is not shown as it is stored."""
         broker, pop = self._broker, self._request.pop
@@ -240,7 +241,7 @@ class _WaitingReceive:
             if not self._request.options.wants(message):
                 acknowledge(broker, queue, receipt, (receipt.offset,))
                 return None
-            if message.reconsume_times >= attempts_max:
+            if message.reconsume_times >= count_max:
                 send_to_dlq(broker, message, pop.consumer_group)
                 acknowledge(broker, queue, receipt, (receipt.offset,))
                 return None

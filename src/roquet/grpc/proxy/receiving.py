@@ -32,6 +32,7 @@ from roquet.grpc.receives import (
     RENEWED_MS,
     ReceiveOptions,
     ack_answer,
+    attempts_max,
     changed_ms,
     check_entries,
     expired_receipt,
@@ -139,7 +140,7 @@ class Receiving:
         except (ClientError, NetError):
             self._cluster.doubt_route(options.topic)
             raise
-        await delivery.deliver(found, group.retry_max_times + 1)
+        await delivery.deliver(found, attempts_max(group))
 
     async def ack(self, client: ProxyClient | None, request: Message) -> Message:
         group, topic = group_name(request.group), topic_name(request.topic)
@@ -328,8 +329,8 @@ class _Delivery:
         self._texts: list[str] = []
         call.on_closed = self._closed
 
-    async def deliver(self, found: Sequence[ReceivedMessage], attempts_max: int) -> None:
-        shown = [await self._shown(each, attempts_max) for each in found]
+    async def deliver(self, found: Sequence[ReceivedMessage], count_max: int) -> None:
+        shown = [await self._shown(each, count_max) for each in found]
         messages = [each for each in shown if each is not None]
         if not self._call.is_open:
             self._give_back()
@@ -339,7 +340,7 @@ class _Delivery:
             text = "no match message" if found else "no new message"
             finish_empty(self._call, status_of(Code.MESSAGE_NOT_FOUND, text))
 
-    async def _shown(self, message: ReceivedMessage, attempts_max: int) -> bytes | None:
+    async def _shown(self, message: ReceivedMessage, count_max: int) -> bytes | None:
         """In DATA; None for one that the client does not want, or has had too often."""
         receipt, options = message.pop_receipt, self._options
         assert receipt is not None, "it was popped"
@@ -350,7 +351,7 @@ class _Delivery:
             if not options.wants(record):
                 await self._receiving.ack_unwanted(options.group, receipt)
                 return None
-            if record.reconsume_times >= attempts_max:
+            if record.reconsume_times >= count_max:
                 await self._receiving.send_to_dlq(
                     options.group, options.topic, receipt, record.physical_offset, record.message_id
                 )
