@@ -7,6 +7,8 @@ meanwhile has another receipt, and Apache's clients expect nothing else.
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from roquet.access.needs import reading
 from roquet.broker.broker import Broker
 from roquet.broker.errors import UnknownTopic
@@ -42,10 +44,15 @@ from roquet.protocol.messages.pop_receipt import ORDERED_QUEUE_ID
 from roquet.protocol.names import is_name, pop_retry_topic
 
 _READ: Final = int(Permission.READ)
+# Longer than anyone waits. With a time of day added, it is still a long of Java's.
+_INVISIBLE_MS_MAX: Final = 2**62
 
 
 def pop_message(broker: Broker, request: Request[PopMessageHeader]) -> Answer:
     pop = request.header
+    if pop.invisible_time > _INVISIBLE_MS_MAX:
+        pop = replace(pop, invisible_time=_INVISIBLE_MS_MAX)
+        request = replace(request, header=pop)
     broker.statistics.pops.slow += 1
     check_is_master(broker.config)
     now_ms = broker.clock.now_ms()
@@ -161,9 +168,8 @@ def change_invisible_time(broker: Broker, request: Request[ChangeInvisibleTimeHe
     queue = QueueOfGroup(header.consumer_group, header.topic, header.queue_id)
     receipt = receipt._replace(offset=header.offset)
     broker.waiting.ack_turn.flush()
-    changed = change_time(
-        broker, queue, receipt, header.invisible_time, is_suspended=header.suspend
-    )
+    invisible_ms = min(header.invisible_time, _INVISIBLE_MS_MAX)
+    changed = change_time(broker, queue, receipt, invisible_ms, is_suspended=header.suspend)
     reply = ChangeInvisibleTimeReplyHeader(
         pop_time=changed.receipt.pop_time_ms,
         invisible_time=changed.receipt.invisible_ms,

@@ -92,6 +92,21 @@ async def test_a_start_knows_what_is_out_and_what_was_acknowledged(tmp_path: Pat
         assert bed.broker.tables.offsets.find(*QUEUE) == 3
 
 
+@pytest.mark.parametrize("is_ordered", [False, True])
+async def test_a_start_knows_what_is_out_for_ever(bed: BrokerBed, *, is_ordered: bool) -> None:
+    client = bed.connect()
+    bed.put()
+    popped = await pop(client, invisible_time=2**63 - 1, order=is_ordered)
+    journal = bed.broker.waiting.pops
+    for _ in range(2):
+        due_ms = journal.next_due_ms
+        assert due_ms == bed.clock.now_ms() + 2**62
+        journal.load()
+        assert journal.next_due_ms == due_ms
+        bed.clock.advance(1)
+        await change(client, popped.receipts[0], 2**63 - 1)
+
+
 async def test_a_restarted_broker_redelivers_at_the_old_time(tmp_path: Path) -> None:
     clock = FakeClock()
     async with opened(tmp_path, clock) as bed:
