@@ -19,6 +19,8 @@ _ZEROS: Final = bytes(_CHUNK_SIZE)
 _GIVEN_BACK_SIZE: Final = 16 << 20
 # At most this much is stripped of zeros byte by byte.
 _STRIPPED_SIZE: Final = 64
+# Offsets are int64 in records and entries, and in compiled code. Names have room for more.
+_OFFSET_MAX: Final = 2**63 - 1
 
 
 @final
@@ -394,7 +396,7 @@ class MappedRun:
     def _file(self, entry: DirectoryEntry, *, is_writable: bool) -> MappedFile:
         path = self.directory / entry.name
         start = start_of(entry.name)
-        if start is None or start % self.file_size:
+        if start is None or start % self.file_size or start + self.file_size > _OFFSET_MAX:
             raise BadStoreDirectory(path, f"not the name of a file of {self.file_size} bytes")
         if entry.size != self.file_size:
             raise BadStoreDirectory(

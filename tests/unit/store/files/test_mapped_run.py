@@ -35,8 +35,13 @@ def test_nothing_to_load_is_an_empty_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "size"),
-    [("00000000000000000000", 99), ("notes.txt", 100), ("00000000000000000050", 100)],
-    ids=["size", "name", "start"],
+    [
+        ("00000000000000000000", 99),
+        ("notes.txt", 100),
+        ("00000000000000000050", 100),
+        ("09223372036854775800", 100),
+    ],
+    ids=["size", "name", "start", "end"],
 )
 def test_a_file_that_does_not_belong_is_refused(tmp_path: Path, name: str, size: int) -> None:
     (tmp_path / name).write_bytes(bytes(size))
