@@ -21,6 +21,8 @@ PIECES = (
     b"UNIQ_KEY\x017F000001\x02",
     b"KEYS\x01order-1\x02",
     b"KEYS\x01a  b\x02",
+    # As many as a text of this size can have.
+    b"KEYS\x01" + b" ".join([b"k"] * 65) + b"\x02",
     b"TAGS\x01paid\x02",
     b"\x01",
     b"\x02",

@@ -8,6 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from roquet.client.push.offset_book import OffsetBook
 
 START = 100
+# Of the book's first space, and around twice as much.
+MANY = (63, 64, 65, 127, 129)
 
 
 class Sized(NamedTuple):
@@ -35,6 +37,10 @@ class BookMachine(RuleBasedStateMachine):
                 self.next_offset = message.queue_offset + 1
         assert self.book.add_all(taken) == new
 
+    @rule(count=st.sampled_from(MANY), gap=st.integers(1, 3))
+    def add_many(self, count: int, gap: int) -> None:
+        self.add([(gap - 1, 1)] * count)
+
     @rule(distance=st.integers(-5, 20))
     def skip(self, distance: int) -> None:
         self.book.skip_to(self.next_offset + distance)
@@ -50,6 +56,13 @@ class BookMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def finish_many(self, data: st.DataObject) -> None:
         offsets = data.draw(st.permutations(sorted(self.sizes)))[:7]
+        self.book.finish_all(offsets)
+        for offset in offsets:
+            del self.sizes[offset]
+
+    @rule(kept_count=st.integers(0, 3))
+    def finish_most(self, kept_count: int) -> None:
+        offsets = sorted(self.sizes)[: len(self.sizes) - kept_count]
         self.book.finish_all(offsets)
         for offset in offsets:
             del self.sizes[offset]

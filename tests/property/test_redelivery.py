@@ -1,5 +1,6 @@
 """What waited goes where it belongs: the quick way and the one for all kinds of records agree."""
 
+import pytest
 from hypothesis import given, strategies as st
 
 from roquet.broker.delays.delivering import any_redelivery
@@ -157,6 +158,18 @@ def test_a_common_half_message_is_committed_the_quick_way() -> None:
         )
         assert assert_same_commit(draft.pack(0, 4_096, 1), has_checksum=True)
         assert common_commit(draft.pack(0, 4_096, 1), b"group", 1, True) is None
+
+
+@pytest.mark.parametrize("size", range(32_740, 32_768))
+def test_both_ways_agree_whether_properties_leave_room_for_a_checksum(size: int) -> None:
+    properties = WAITING + b"\x02PGROUP\x01group\x02P\x01"
+    full = properties.ljust(size, b"x")
+    waiting = changed(PLAIN_DRAFT, properties=full)
+    half = changed(PLAIN_DRAFT, topic=HALF_TOPIC.encode(), properties=full)
+    for has_checksum in (False, True):
+        assert assert_agreement(record_of(waiting), has_checksum=has_checksum)
+        is_quick = assert_same_commit(half.pack(0, 4_096, 1), has_checksum=has_checksum)
+        assert is_quick == (not has_checksum or size + 21 <= 32_767)
 
 
 def test_a_message_of_the_common_layout_takes_the_fast_path() -> None:

@@ -91,6 +91,18 @@ def mixed_log() -> Log:
     return log.add(b"").add_with_claims(3).add().add_blank()
 
 
+@pytest.mark.parametrize("count", [1023, 1024, 1025, 2049])
+def test_as_many_records_are_found_as_there_are(count: int) -> None:
+    log = Log()
+    for _ in range(count):
+        log.add(b"")
+    assert log.find(BASE, log.end) == log.starts
+    # Without a record that is known to start there, all that claims to be one is looked at.
+    assert log.find(BASE + 1, log.end) == log.starts[1:]
+    assert find_records(log.data, base=BASE, begin=BASE, end=log.end, anchor=BASE).stop == log.end
+    assert decode_records(log.data, ["physicalOffset"])[0].to_pylist() == log.starts
+
+
 @pytest.mark.parametrize("size", [1, 7, 100, 1000])
 def test_cut_anywhere_slices_hold_every_record_once(size: int) -> None:
     log = mixed_log()
