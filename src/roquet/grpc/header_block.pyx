@@ -38,13 +38,15 @@ cdef class HeaderBlock:
         cdef int32_t[2] sizes
         cdef Py_ssize_t value_at = self._size + _HEAD_SIZE + name_size
         cdef Py_ssize_t end = value_at + value_size
+        cdef Py_ssize_t capacity
         cdef void* grown
         if end > self._capacity:
-            self._capacity = max(2 * end, <Py_ssize_t>_CAPACITY_MIN)
-            grown = PyMem_Realloc(self._start, self._capacity)
+            capacity = max(2 * end, <Py_ssize_t>_CAPACITY_MIN)
+            grown = PyMem_Realloc(self._start, capacity)
             if grown is NULL:
                 raise MemoryError
             self._start = <uint8_t*>grown
+            self._capacity = capacity
         sizes[0], sizes[1] = <int32_t>name_size, <int32_t>value_size
         memcpy(self._start + self._size, sizes, _HEAD_SIZE)
         memcpy(self._start + self._size + _HEAD_SIZE, name, <size_t>name_size)
