@@ -12,6 +12,8 @@ tests=("$@")
 if [ ${#tests[@]} -eq 0 ]; then
     tests=(
         tests/unit/broker/fast_path
+        tests/unit/broker/pop/test_in_flight.py
+        tests/unit/broker/pop/test_journal.py
         tests/unit/broker/pop/test_journal_writing.py
         tests/unit/client/push/test_offset_book.py
         tests/unit/grpc
@@ -25,11 +27,16 @@ if [ ${#tests[@]} -eq 0 ]; then
         tests/property/test_hostile_input.py
         tests/property/test_fast_path.py
         tests/property/test_grpc_fast_calls.py
+        tests/property/test_key_scan.py
         tests/property/test_offset_book.py
+        tests/property/test_pops.py
         tests/property/test_record_batches.py
+        tests/property/test_record_columns.py
         tests/property/test_record_filter.py
         tests/property/test_record_parts.py
         tests/property/test_record_scan.py
+        tests/property/test_redelivery.py
+        tests/property/test_reply_frames.py
         tests/property/test_shown_records.py
     )
 fi
