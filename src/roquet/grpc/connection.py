@@ -427,6 +427,15 @@ class GrpcConnection(asyncio.Protocol):
         self.deadline_s = self._deadlines.now_s + CLOSING_TIMEOUT_S
         self._transport.close()
 
+    def _end_after_peer(self) -> None:
+        """It ended the session, and may still send: if nobody read that, it would be reset."""
+        self._close_reason = "the peer ended the session"
+        self.deadline_s = self._deadlines.now_s + CLOSING_TIMEOUT_S
+        try:
+            self._transport.write_eof()
+        except (NotImplementedError, OSError):  # By TLS; or it is gone.
+            self._transport.close()
+
     def _flush(self) -> None:
         self._is_flush_due = False
         if self._close_reason is not None or self._is_paused:
@@ -447,7 +456,7 @@ class GrpcConnection(asyncio.Protocol):
         if pending > self.limits.unread_size_max:
             self.cut_off(f"left {pending} bytes unread")
         elif self._session.is_over:
-            self._end("the peer ended the session")
+            self._end_after_peer()
 
     def _unread_s(self, now_s: float) -> float:
         return 0.0 if self._unread_since_s is None else now_s - self._unread_since_s

@@ -1,10 +1,12 @@
 """What peers of HTTP/2 may do, how often, and how much of it."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+from h2.connection import H2Connection
 from msgspec.structs import replace
 
 from roquet.clock import SystemClock
@@ -25,6 +27,7 @@ LIMITS = GrpcLimits(
 
 
 _EMPTY_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+_PING = bytes([0, 0, 8, 6, 0, 0, 0, 0, 0]) + bytes(8)
 SLOW_READERS = [
     replace(LIMITS, unread_timeout_s=0.5),
     replace(LIMITS, unread_size_max=50_000),
@@ -175,6 +178,25 @@ async def test_a_ping_after_each_answer_is_no_flood() -> None:
         client.h2.end_stream(stream)
         client.flush()
         assert (await client.finished(stream)).status == GrpcStatus.OK
+
+
+async def test_a_peer_that_ended_its_session_may_still_send() -> None:
+    """h2spec pings after its GOAWAY; a reset could reach it before what it had been sent."""
+    async with served() as (port, _):
+        await asyncio.to_thread(_end_session_and_send, port)
+
+
+def _end_session_and_send(port: int) -> None:
+    peer = H2Connection()
+    peer.initiate_connection()
+    peer.close_connection(error_code=0xFF)
+    with socket.create_connection(("127.0.0.1", port), 30) as connection:
+        connection.sendall(peer.data_to_send())
+        while connection.recv(65536):
+            pass
+        # The kernel would answer the first one with a reset, and refuse the second.
+        for _ in range(2):
+            connection.sendall(_PING)
 
 
 async def test_a_request_that_does_not_end_costs_the_connection() -> None:
