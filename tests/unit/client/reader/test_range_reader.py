@@ -115,14 +115,20 @@ async def test_limits_may_change_on_the_way() -> None:
 
 async def test_many_pulls_are_on_their_way_at_the_same_time() -> None:
     replica = Replica(records(2000))
+    real_reply = replica.reply
+
+    def reply(pull):  # type: ignore[no-untyped-def]
+        replica.is_holding = True  # after the first one
+        return real_reply(pull)
+
+    replica.reply = reply  # type: ignore[method-assign]
     async with pulled_queue(replica) as queue, reading(queue, in_flight=20) as reader:
         chunks = asyncio.create_task(read(reader, 0, 2000))
-        await eventually(lambda: len(replica.pulls) >= 1)
-        replica.is_holding = True
         await eventually(lambda: len(replica.held) == 20)
         first_held = [pull.queue_offset for pull in replica.pulls[-20:]]
         assert first_held == sorted(set(first_held))
         replica.is_holding = False
+        replica.reply = real_reply  # type: ignore[method-assign]
         replica.let_go()
         assert offsets(await chunks) == list(range(2000))
 
