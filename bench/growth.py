@@ -13,7 +13,8 @@ Ours and Apache 4.9.7, one after the other, each on a store made for it. The las
 compares the rate with that of the same broker in the first line of the block: 1.00 is no growth.
 The slope is the exponent by which CPU grows with the count: 0 is not at all, 1 is in proportion.
 Takes half an hour and 20 GB of disk. `--quick` has short turns, and a tenth of the topics and the
-stored messages; `--only NAME ...` measures the blocks with one of these in their name.
+stored messages; `--only NAME ...` measures the blocks with one of these in their name, and with
+`--write` replaces their rows in docs/running.md.
 """
 
 import argparse
@@ -43,6 +44,7 @@ from bench.broker import (
     start,
 )
 from bench.operations import frame, pull_header, write_frames
+from bench.rig.measured_page import measured_tables, updated_table, write_measured
 from bench.rig.synthetic_store import QUEUE_COUNT, TOPIC, write_store
 
 from roquet.protocol.codes import RequestCode
@@ -50,10 +52,11 @@ from roquet.protocol.fields import read_header
 from roquet.protocol.headers.groups import GetMaxOffsetHeader, OffsetReplyHeader
 from tests.support.blocking_peer import BlockingPeer
 
+PAGE: Final = Path(__file__).parents[1] / "docs" / "running.md"
 TURNS: Final = 3
 SMALL_TOPIC_COUNT: Final = 10
 TOPIC_QUEUES: Final = 8
-OTHER_DESCRIPTORS: Final = 1_000
+OTHER_DESCRIPTORS: Final = 5_000  # of other kinds, a quarter but 4,096 at most for them
 SMALL_QUEUE_COUNT: Final = 4
 SMALL_CONNECTIONS: Final = 4
 SMALL_IDLE: Final = 100
@@ -94,17 +97,34 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="short turns, fewer topics, messages")
     parser.add_argument("--ours-only", action="store_true", help="without Apache")
     parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="blocks with it")
+    parser.add_argument("--write", action="store_true", help="the tables into docs/running.md")
     options = parser.parse_args()
+    if options.write and options.ours_only:
+        parser.error("--write needs Apache's figures, too")
     sizes = QUICK if options.quick else Sizes()
     names = ["ours"] if options.ours_only else list(COMMANDS)
+    found: Found = {}
+    idle: dict[str, dict[int, float]] = {}
     with tempfile.TemporaryDirectory(prefix="roquet-bench-") as directory:
         scratch = Path(directory)
         load = compile_load(scratch)
         for what, measure in BLOCKS.items():
             for name in names if is_wanted(what, options.only) else ():
-                report(name, what, measure(name, scratch, load, sizes))
+                sent = measure(name, scratch, load, sizes)
+                found.setdefault(what, {})[name] = sent
+                report(name, what, sent)
         for name in names if is_wanted(IDLE, options.only) else ():
-            report_idle(name, idle_connections(name, scratch, sizes))
+            idle[name] = idle_connections(name, scratch, sizes)
+            report_idle(name, idle[name])
+    if options.write:
+        tables = [list(growth_table(found)), list(idle_table(idle))]
+        if options.only != [""]:
+            tables = list(map(updated_table, measured_tables(PAGE, "growth"), tables, (1, 1)))
+        rows = [line for table in tables for line in ("", *table)]
+        write_measured(PAGE, "growth", rows[1:], command_of(options))
+
+
+Found = dict[str, dict[str, dict[int, "Sent"]]]  # by block and server
 
 
 def is_wanted(what: str, names: Iterable[str]) -> bool:
@@ -302,6 +322,39 @@ def slope_of(found: dict[int, Sent], count: int) -> str:
 
 def growth_exponent(count: int, cost: float, larger_count: int, larger_cost: float) -> float:
     return math.log(larger_cost / cost) / math.log(larger_count / count)
+
+
+# --- what is written ---
+
+
+def growth_table(found: Found) -> Iterator[str]:
+    servers = " | ".join(f"{name}, thousand/s | CPU us | slope" for name in COMMANDS)
+    yield f"| requests with | {servers} |"
+    yield "|---" * (1 + 3 * len(COMMANDS)) + "|"
+    for what, by_server in found.items():
+        for count in next(iter(by_server.values())):
+            cells = [cell for name in COMMANDS for cell in cells_of(by_server.get(name), count)]
+            yield f"| {count:,} {what} | {' | '.join(cells)} |"
+
+
+def cells_of(found: dict[int, Sent] | None, count: int) -> tuple[str, str, str]:
+    if found is None:
+        return "-", "-", ""
+    return f"{found[count].rate / 1e3:,.0f}", f"{found[count].cpu_us:.1f}", slope_of(found, count)
+
+
+def idle_table(found: dict[str, dict[int, float]]) -> Iterator[str]:
+    yield f"| memory, MB | {' | '.join(COMMANDS)} |"
+    yield "|---" * (1 + len(COMMANDS)) + "|"
+    for count in next(iter(found.values()), ()):
+        cells = [f"{found[name][count]:,.1f}" if name in found else "-" for name in COMMANDS]
+        yield f"| {count:,} {IDLE} | {' | '.join(cells)} |"
+
+
+def command_of(options: argparse.Namespace) -> str:
+    quick = " --quick" if options.quick else ""
+    only = " --only BLOCK" if options.only != [""] else ""
+    return f"python bench/growth.py{quick} --write{only}"
 
 
 IDLE: Final = "idle connections"

@@ -244,7 +244,7 @@ def test_keys_are_filed_by_the_way_when_there_are_many(store: MessageStore) -> N
     for number in range(BATCH_COUNT):
         store.append(draft(b"", properties={"KEYS": f"key-{number}"}))
     assert index_of(store).unfiled == []
-    assert index_of(store).find(b"TopicA", b"key-5", 0, 2**60, 9) != []
+    assert index_of(store).find("TopicA", "key-5", 0, 2**60, 9) != []
 
 
 @pytest.mark.slow
@@ -266,7 +266,7 @@ def test_after_a_crash_every_key_is_found_at_once(tmp_path: Path) -> None:
         for number in (count - 1, count // 2, 0)
     )
     assert all(
-        index_of(store).find(b"TopicA", b"key-%d" % number, 0, 2**60, 9) for number in range(count)
+        index_of(store).find("TopicA", f"key-{number}", 0, 2**60, 9) for number in range(count)
     )
     store.close()
 
@@ -282,7 +282,7 @@ def test_keys_survive_a_clean_end(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.append(draft(b"1", properties={"KEYS": "k"}))
     with opened(tmp_path) as store:
-        assert index_of(store).find(b"TopicA", b"k", 0, 2**60, 9) == [0]
+        assert index_of(store).find("TopicA", "k", 0, 2**60, 9) == [0]
 
 
 def test_the_queues_of_each_topic_are_listed(store: MessageStore) -> None:

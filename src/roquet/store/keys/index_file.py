@@ -29,7 +29,7 @@ from typing import Final, NamedTuple, final
 
 from roquet.disk import Disk
 from roquet.store.files.mapped_file import MappedFile, create_file
-from roquet.store.keys.index_entries import put_entries
+from roquet.store.keys.index_entries import find_entries, put_entries
 from roquet.store.keys.message_keys import KeyBatch
 
 _HEADER: Final = Struct(">qqqqii")
@@ -42,9 +42,6 @@ _unpack_slot = Struct(">i").unpack_from
 
 SECONDS_MAX: Final = 2**31 - 1
 _RESERVE_STEP: Final = 1 << 20
-# At most this many entries of one slot are searched: a walk must end.
-CHAIN_LENGTH_MAX: Final = 200_000
-
 # Entries per slot by default.
 _DEFAULT_RATIO: Final = 4
 # Trying all shapes of a larger file would take long.
@@ -134,26 +131,16 @@ class IndexFile:
 
     def find(self, key_hash: int, begin: int, end: int, count_max: int) -> list[int]:
         """Physical offsets of messages of that time, newest first. Hashes may collide."""
-        header = self.header
-        mapping = self.file.mapping
-        slot = key_hash % self._slot_count
-        (number,) = _unpack_slot(mapping, _HEADER.size + slot * _SLOT_SIZE)
-        newer = header.next_number
-        found: list[int] = []
-        for _ in range(CHAIN_LENGTH_MAX):
-            # Every entry is older than the one before it, even in a damaged file.
-            if not 0 < number < newer or len(found) >= count_max:
-                break
-            newer = number
-            entry_hash, physical_offset, seconds, number = _unpack_entry(
-                mapping, self._entries_start + number * _ENTRY.size
-            )
-            timestamp = header.begin_timestamp + seconds * 1000
-            if seconds < 0 or timestamp < begin:
-                break
-            if entry_hash == key_hash and timestamp <= end:
-                found.append(physical_offset)
-        return found
+        since = self.header.begin_timestamp
+        return find_entries(
+            self.file.mapping,
+            self._slot_count,
+            self.header.next_number,
+            key_hash,
+            begin - since,
+            end - since,
+            count_max,
+        )
 
     @property
     def filed_count(self) -> int:

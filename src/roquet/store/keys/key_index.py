@@ -129,10 +129,9 @@ class KeyIndex:
 
     # Finding
 
-    def find(self, topic: bytes, key: bytes, begin: int, end: int, count_max: int) -> list[int]:
+    def find(self, topic: str, key: str, begin: int, end: int, count_max: int) -> list[int]:
         """Physical offsets, newest first; some may belong to other keys of the same hash."""
-        key_hash = index_hash(str(topic + b"#" + key, "utf-8", "replace"))
-        return find_in_files(self._files, key_hash, begin, end, count_max)
+        return find_in_files(self._files, index_hash(f"{topic}#{key}"), begin, end, count_max)
 
     @property
     def last(self) -> IndexHeader:
@@ -316,11 +315,12 @@ def messages_with_key(
     index: KeyIndex, log: CommitLog, query: KeyQuery, readable_end: int
 ) -> QueryResult:
     """The newest ones, in the order of the log, of those that may be read."""
+    offsets = index.find(
+        query.topic, query.key, query.begin, query.end, _CANDIDATES * query.count_max
+    )
     topic, key = query.topic.encode(), query.key.encode()
     found: dict[int, bytes] = {}
-    for physical_offset in index.find(
-        topic, key, query.begin, query.end, _CANDIDATES * query.count_max
-    ):
+    for physical_offset in offsets:
         if len(found) >= query.count_max:
             break
         try:

@@ -72,6 +72,24 @@ def test_offsets_are_found_by_time_in_seconds(file: IndexFile) -> None:
     assert not file.overlaps(0, 4_999)
 
 
+def test_times_beyond_those_of_a_file_are_compared_as_they_are(file: IndexFile) -> None:
+    file.put(batch((3, 10, 5_000), (3, 20, 2**62)))
+    assert find(file, 3, begin=-(2**70), end=2**70) == [20, 10]
+    assert find(file, 3, begin=-(2**63), end=-1) == []
+    assert find(file, 3, begin=5_000 + (2**31 - 1) * 1000) == [20]
+    assert find(file, 3, begin=5_001 + (2**31 - 1) * 1000) == []
+    assert find(file, 3, begin=2**70, end=2**70) == []
+
+
+def test_a_walk_along_one_slot_ends(tmp_path: Path) -> None:
+    count = 250_000
+    file = create_index_file(SystemDisk(), tmp_path / "long", 1, count + 1)
+    file.put(batch(*((7, number, 1000) for number in range(count))))
+    newest = file.find(7, 0, 2**60, count)
+    assert newest == list(range(count - 1, count - 200_001, -1))
+    file.file.close()
+
+
 def test_a_full_file_takes_the_first_keys_only(file: IndexFile) -> None:
     keys = [(number, number * 10, 1000) for number in range(20)]
     assert file.put(batch(*keys)) == 11

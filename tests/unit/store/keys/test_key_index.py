@@ -55,7 +55,7 @@ def append(log: CommitLog, *keys: str, index: KeyIndex | None = None) -> list[in
 
 
 def find(index: KeyIndex, key: str, count_max: int = 64) -> list[int]:
-    return index.find(b"TopicA", key.encode(), 0, FOREVER, count_max)
+    return index.find("TopicA", key, 0, FOREVER, count_max)
 
 
 def test_messages_are_found_by_each_key_newest_first(tmp_path: Path, log: CommitLog) -> None:
@@ -77,7 +77,7 @@ def test_messages_are_found_in_all_files_within_their_time(tmp_path: Path, log: 
     assert len(list((tmp_path / "index").iterdir())) == 4
     assert find(index, "k") == offsets[::-1]
     assert find(index, "k", count_max=5) == offsets[:-6:-1]
-    assert index.find(b"TopicA", b"k", 8_000, 15_000, 64) == offsets[7:15][::-1]
+    assert index.find("TopicA", "k", 8_000, 15_000, 64) == offsets[7:15][::-1]
     index.close()
 
 
