@@ -329,12 +329,12 @@ def growth_exponent(count: int, cost: float, larger_count: int, larger_cost: flo
 
 def growth_table(found: Found) -> Iterator[str]:
     servers = " | ".join(f"{name}, thousand/s | CPU us | slope" for name in COMMANDS)
-    yield f"| requests with | {servers} |"
+    yield f"| requests | {servers} |"
     yield "|---" * (1 + 3 * len(COMMANDS)) + "|"
     for what, by_server in found.items():
         for count in next(iter(by_server.values())):
             cells = [cell for name in COMMANDS for cell in cells_of(by_server.get(name), count)]
-            yield f"| {count:,} {what} | {' | '.join(cells)} |"
+            yield f"| {what}: {count:,} | {' | '.join(cells)} |"
 
 
 def cells_of(found: dict[int, Sent] | None, count: int) -> tuple[str, str, str]:
@@ -348,7 +348,7 @@ def idle_table(found: dict[str, dict[int, float]]) -> Iterator[str]:
     yield "|---" * (1 + len(COMMANDS)) + "|"
     for count in next(iter(found.values()), ()):
         cells = [f"{found[name][count]:,.1f}" if name in found else "-" for name in COMMANDS]
-        yield f"| {count:,} {IDLE} | {' | '.join(cells)} |"
+        yield f"| {IDLE}: {count:,} | {' | '.join(cells)} |"
 
 
 def command_of(options: argparse.Namespace) -> str:
