@@ -4,7 +4,7 @@ IPv4 makes 4 + 4 bytes, IPv6 makes 16 + 4. The packed form is called a host, the
 readable pair an address. Names are not looked up here; only literal IPs can be packed.
 """
 
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
 from roquet.protocol.errors import BadMessage
@@ -36,7 +36,7 @@ def unpack_host(host: bytes) -> Address:
     ip = host[:-_PORT_SIZE]
     port = int.from_bytes(host[-_PORT_SIZE:], signed=True)
     if len(host) == HOST_SIZE_V4:
-        return Address(str(IPv4Address(ip)), port)
+        return Address(".".join(map(str, ip)), port)
     if len(host) == HOST_SIZE_V6:
         return Address(str(IPv6Address(ip)), port)
     raise BadMessage(f"a host of {len(host)} bytes is neither IPv4 nor IPv6")
