@@ -21,6 +21,8 @@ import msgspec
 from roquet.process_limits import KEPT_FILES, is_short_of_descriptors
 
 PAGE_SIZE: Final = 4096
+# What is fetched and not looked at is read into so much memory.
+_FETCHED_SIZE: Final = 64 << 10
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 # The system takes no more in one call: IOV_MAX.
@@ -70,6 +72,9 @@ class Disk(Protocol):
 
     def read(self, descriptor: int, position: int, size: int) -> bytes:
         """Up to `size` bytes; fewer at the end of the file."""
+
+    def fetch(self, descriptor: int, position: int, size: int) -> None:
+        """Bring these bytes into the page cache."""
 
     def data_ranges(self, descriptor: int, position: int) -> list[tuple[int, int]]:
         """Where, from `position` on, there may be something other than zeros.
@@ -208,6 +213,12 @@ class SystemDisk:
 
     def read(self, descriptor: int, position: int, size: int) -> bytes:
         return os.pread(descriptor, size, position)
+
+    def fetch(self, descriptor: int, position: int, size: int) -> None:
+        # One call for all, into the same memory: it is not looked at, and between two calls this
+        # thread would wait for the interpreter.
+        parts = [bytearray(_FETCHED_SIZE)] * -(-size // _FETCHED_SIZE)
+        os.preadv(descriptor, parts, position)
 
     def data_ranges(self, descriptor: int, position: int) -> list[tuple[int, int]]:
         found = []

@@ -146,6 +146,9 @@ class FaultyDisk:
     def read(self, descriptor: int, position: int, size: int) -> bytes:
         return self.system.read(descriptor, position, size)
 
+    def fetch(self, descriptor: int, position: int, size: int) -> None:
+        self.system.fetch(descriptor, position, size)
+
     def data_ranges(self, descriptor: int, position: int) -> list[tuple[int, int]]:
         return self.system.data_ranges(descriptor, position)
 

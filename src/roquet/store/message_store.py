@@ -47,6 +47,7 @@ from roquet.store.reading.queue_reading import (
     offset_by_time,
     store_time_of,
 )
+from roquet.store.reading_ahead import AheadReader
 from roquet.store.recovery.opening import StoreParts, recover_store
 from roquet.store.recovery.recovery import RecoveryReport
 from roquet.store.replica_log import ReplicaLog
@@ -105,6 +106,7 @@ class MessageStore:
             self._log, self._queues, self._deletions, self._flusher.retire
         )
         self._is_sync = config.flush_mode is FlushMode.SYNC
+        self._ahead_reader = AheadReader(self._log)
         self._admission = AppendAdmission(clock, lambda: self._flusher.failure)
         appends = Appends(
             config, clock, self._log, self._queues, self._index, self._admission, self._flusher
@@ -157,8 +159,11 @@ class MessageStore:
         return store
 
     def start(self) -> None:
-        """Start the flushing thread. Without it, `flush` has to be called."""
+        """Start the threads. Without that of the flusher, `flush` has to be called."""
         self._flusher.start()
+        # Not while each send waits for the disk, or bytes of a master come in large pieces.
+        if not self._is_sync and self._replica_log is None:
+            self._ahead_reader.start()
 
     def close(self) -> None:
         """Sync everything and mark the directory as cleanly closed.
@@ -167,6 +172,7 @@ class MessageStore:
         """
         if self._admission.is_closed:
             return
+        self._ahead_reader.stop()
         self._flusher.stop()
         self._admission.close()
         try:
@@ -196,6 +202,7 @@ class MessageStore:
         Raises StateNotSaved.
         """
         self._admission.refuse_as_slave()
+        self._ahead_reader.stop()
         # That log may come from a broker that writes no checksums.
         self._checksum_notes.go_on(self._log, with_checksums=False)
         # Everything in the log was dispatched to the queues at opening.
@@ -222,10 +229,11 @@ class MessageStore:
     def lead(self) -> None:
         """Become the store of a master: accept messages after the last complete record.
 
-        The flushing thread is stopped meanwhile. Raises StateNotSaved, StoreUnavailable, or
+        The threads are stopped meanwhile. Raises StateNotSaved, StoreUnavailable, or
         SyncFailed if that thread does not stop.
         """
         is_flushed_by_thread = self._flusher.is_running
+        self._ahead_reader.stop()
         self._flusher.stop()
         # An incomplete record would be damage.
         self._log.cut(self._log.end)
@@ -234,7 +242,7 @@ class MessageStore:
         self._replica_log = None
         self._admission.accept_messages()
         if is_flushed_by_thread:
-            self._flusher.start()
+            self.start()
 
     # Reading
 

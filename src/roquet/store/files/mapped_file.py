@@ -169,6 +169,13 @@ class MappedFile:
             with suppress(OSError):
                 self._mapping.madvise(advice, first, end - first)
 
+    def fetch(self, position: int, size: int) -> None:
+        """Bring a part into the page cache, and not into the memory of this process.
+
+        Raises OSError.
+        """
+        self._disk.fetch(self._open(), position, size)
+
     def is_zero_from(self, position: int) -> bool:
         return not any(True for _ in self.written_chunks(position))
 
