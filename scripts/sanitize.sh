@@ -22,6 +22,7 @@ if [ ${#tests[@]} -eq 0 ]; then
         tests/unit/protocol/test_binary.py
         tests/unit/protocol/test_frame.py
         tests/unit/protocol/test_golden_frames.py
+        tests/unit/store/keys
         tests/unit/store/reading/test_gathering.py
         tests/unit/store/test_golden_stores.py
         tests/property/test_hostile_input.py
