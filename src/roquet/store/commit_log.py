@@ -172,7 +172,7 @@ class CommitLog(LogCursor):
             if file.end > self.end or file.is_touched:
                 size = min(file.size, self.end - file.start - KEPT_SIZE)
                 file.give_back_memory(size)
-                file.read_ahead(0, size, is_wanted=True)
+                file.load_around(0, size, is_wanted=True)
 
     # Reading
 
@@ -384,11 +384,11 @@ class CommitLog(LogCursor):
 
     def _write_to(self, file: MappedFile) -> None:
         if self.file is not None:
-            self.file.read_ahead(0, self.file.size, is_wanted=True)
+            self.file.load_around(0, self.file.size, is_wanted=True)
         self.mapping = file.mapping
         # Where nothing was read ahead, the first byte of a page would wait until the kernel has
         # zeroed as many around it as the disk reads ahead: 18 ms for 8 MB.
-        file.read_ahead(max(0, self.end - file.start), file.size, is_wanted=False)
+        file.load_around(max(0, self.end - file.start), file.size, is_wanted=False)
         self.file = file
         self.file_start = file.start
         self.used_end = file.end - BLANK_SIZE_MIN

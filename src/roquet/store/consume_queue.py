@@ -431,9 +431,9 @@ class ConsumeQueue(QueueCursor):
         if self.mapping is not file.mapping:
             self.mapping = file.mapping
             # Most queues are short, and there may be thousands. Full files are read as a whole.
-            file.read_ahead(0, file.size, is_wanted=False)
+            file.load_around(0, file.size, is_wanted=False)
             for full in self._run.files_between(file.start - 1, file.start):
-                full.read_ahead(0, full.size, is_wanted=True)
+                full.load_around(0, full.size, is_wanted=True)
                 full.give_back_memory(full.size)
         self.position = self.max_offset * ENTRY_SIZE - file.start
         self.reserved_position = file.reserved_size - file.reserved_size % ENTRY_SIZE

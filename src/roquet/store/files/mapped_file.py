@@ -157,7 +157,7 @@ class MappedFile:
                 size = min(_GIVEN_BACK_SIZE, end - each)
                 self._mapping.madvise(mmap.MADV_DONTNEED, each, size)
 
-    def read_ahead(self, start: int, end: int, *, is_wanted: bool) -> None:
+    def load_around(self, start: int, end: int, *, is_wanted: bool) -> None:
         """Whether a page fault between these positions loads the pages around it, too.
 
         That is the default, and includes pages that were never written: megabytes of zeros.

@@ -134,7 +134,7 @@ def find_entries(
 
 
 cdef inline int64_t _bounded(elapsed_ms) except? -2:
-    """More than 64 bits are as good as the most of them: entries tell 41."""
+    """What does not fit is as good as a time that no entry can tell: they have 31 bits of seconds."""
     cdef int overflow = 0
     cdef int64_t bounded = PyLong_AsLongAndOverflow(elapsed_ms, &overflow)
     return bounded if overflow == 0 else overflow * <int64_t>_SECONDS_MAX * _SECONDS_MAX

@@ -115,8 +115,8 @@ def _read_by_page(file: MappedFile | None) -> Iterator[None]:
         yield
         return
     _ = file.mapping
-    file.read_ahead(0, file.size, is_wanted=False)
+    file.load_around(0, file.size, is_wanted=False)
     try:
         yield
     finally:
-        file.read_ahead(0, file.size, is_wanted=True)
+        file.load_around(0, file.size, is_wanted=True)
