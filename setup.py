@@ -21,15 +21,23 @@ COMPILE_ARGUMENTS = [] if "-g" in os.environ.get("CFLAGS", "") else ["-g0"]
 CIMPORT = re.compile(r"^from ([\w.]+) cimport (\([^)]*\)|.*)$", re.MULTILINE)
 HEADER = re.compile(r'extern from "(roquet/[^"]+)"')
 HEADERS = "#include <Python.h>\n#include <zlib.h>\n"
+# What Cython adds to each module is half of its size: it stands in one that all of them import.
+SHARED = "roquet._cyutility"
+SHARED_SOURCE = SOURCE / "roquet/_cyutility.c"
+# Memory views take more than all the rest of that, and no server needs them.
+WITH_VIEWS = SOURCE / "roquet/protocol/record_columns"
 # Without nghttp2 everything else is built, and the gRPC endpoint reports what it lacks.
 HTTP2 = SOURCE / "roquet/grpc/http2.pyx"
 HTTP2_HEADERS = "#include <nghttp2/nghttp2.h>\n"
+# Only Linux has it; servers elsewhere take another event loop.
+EPOLL = SOURCE / "roquet/net/epoll_sockets.pyx"
+EPOLL_HEADERS = "#include <sys/epoll.h>\n"
 
 
 def extension(path: Path) -> Extension:
     name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
     declarations = sorted(map(str, declarations_of(path) - {path}))
-    return Extension(
+    made = Extension(
         name,
         [str(path)],
         include_dirs=[str(SOURCE)],
@@ -37,6 +45,15 @@ def extension(path: Path) -> Extension:
         libraries=["nghttp2"] if path == HTTP2 else ["z"],
         extra_compile_args=COMPILE_ARGUMENTS,
     )
+    return made if path.parent == WITH_VIEWS else shared(made)
+
+
+def shared(made: Extension) -> Extension:
+    made.shared_utility_qualified_name = SHARED
+    made.shared_utility_features_disabled = ["MemoryView"]
+    # No object of ours is pickled.
+    made.cython_directives = {"auto_pickle": False}
+    return made
 
 
 def declarations_of(path: Path) -> set[Path]:
@@ -63,7 +80,12 @@ def extensions() -> list[Extension]:
     if problem_with(HTTP2_HEADERS) is not None:
         print("without the gRPC endpoint: nghttp2.h is missing (on Debian: libnghttp2-dev)")  # noqa: T201
         paths.remove(HTTP2)
-    return [extension(path) for path in paths]
+    if problem_with(EPOLL_HEADERS) is not None:
+        paths.remove(EPOLL)
+    return [
+        shared(Extension(SHARED, [str(SHARED_SOURCE)], extra_compile_args=COMPILE_ARGUMENTS)),
+        *(extension(path) for path in paths),
+    ]
 
 
 def problem_with(headers: str) -> str | None:
