@@ -17,6 +17,8 @@ if [ ${#tests[@]} -eq 0 ]; then
         tests/unit/broker/pop/test_journal_writing.py
         tests/unit/client/push/test_offset_book.py
         tests/unit/grpc
+        tests/unit/net/test_connection.py
+        tests/unit/net/test_epoll_sockets.py
         tests/unit/protocol/messages
         tests/unit/protocol/templates
         tests/unit/protocol/test_binary.py

@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Final, NamedTuple
 
+from roquet.cli.lazy_modules import load_lazily
+
 
 class _Command(NamedTuple):
     """`module` has a function `define`, which adds the options and sets `run`.
@@ -86,6 +88,8 @@ _MISUSED: Final = 2
 # Loading a server makes less than a hundred thousand objects, and none of them is garbage: a
 # collection would take a tenth of the start.
 _GC_THRESHOLD: Final = 200_000
+# Asyncio and msgspec import them, and together they take nearly five megabytes.
+_SELDOM_USED: Final = ("asyncio.sslproto", "msgspec.inspect", "ssl")
 _INTERRUPTED: Final = 130  # as shells have it
 # Of help, where there is no terminal to ask.
 _HELP_WIDTH: Final = 80
@@ -93,6 +97,7 @@ _HELP_WIDTH: Final = 80
 
 def main() -> None:
     gc.set_threshold(_GC_THRESHOLD)
+    load_lazily(*_SELDOM_USED)
     try:
         exit_code = _run_to_the_end(sys.argv[1:])
     except BrokenPipeError:

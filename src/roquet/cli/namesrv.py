@@ -25,7 +25,7 @@ from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
 from roquet.namesrv.config import NameServerConfig, doubtful_booleans, is_known, read_config
 from roquet.namesrv.server import serve_names
-from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
+from roquet.net.loop import raise_file_limit, relax_garbage_collection, run_server, stop_signals
 from roquet.protocol.properties_text import read_properties_text
 
 
@@ -81,7 +81,7 @@ def run_name_server(
     log_to_stderr(log_form)
     raise_file_limit()
     config = _config(config_file, given)
-    run(
+    run_server(
         _serve(
             replace(
                 config,

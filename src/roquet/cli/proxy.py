@@ -18,7 +18,7 @@ from roquet.cli.serving.options import (
 )
 from roquet.clock import SystemClock
 from roquet.errors import RoquetError
-from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
+from roquet.net.loop import raise_file_limit, relax_garbage_collection, run_server, stop_signals
 from roquet.net.tls.contexts import ServerTls
 from roquet.net.tls.settings import TlsSettings, read_tls
 from roquet.protocol.host import Address
@@ -56,7 +56,7 @@ def _run(given: Namespace) -> int:
             raise Failed(text, MISUSED)
         log_to_stderr(given.log)
         raise_file_limit()
-        run(_serve(given, access, read_tls(tls_given(given)).settings))
+        run_server(_serve(given, access, read_tls(tls_given(given)).settings))
     except RoquetError as error:
         failure = failure_of(error, access)
         print(f"roquet proxy: {failure.text}", file=sys.stderr)

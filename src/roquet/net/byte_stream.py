@@ -185,7 +185,7 @@ def _is_encrypted(sock: socket.socket, received: bytes, tls: ServerTls) -> bool:
 
 
 async def connect_stream(
-    sock: socket.socket, host: str, context: ssl.SSLContext | None
+    sock: socket.socket, host: str, context: "ssl.SSLContext | None"
 ) -> ByteStream:
     """For a peer that we connected to; encrypted with a context. Raises as `accept_stream`."""
     if context is None:
@@ -193,6 +193,24 @@ async def connect_stream(
     stream = TlsStream(sock, TlsSession(context, host), TlsSide.CLIENT)
     await stream.handshake()
     return stream
+
+
+async def accepted(listening: socket.socket) -> tuple[socket.socket, Any]:
+    """A connection and the address of its peer. Raises OSError.
+
+    Asyncio's own asks whether the socket is one of TLS, and loads four megabytes for that.
+    """
+    loop = asyncio.get_running_loop()
+    is_readable = asyncio.Event()
+    loop.add_reader(listening, is_readable.set)
+    try:
+        while True:
+            with suppress(BlockingIOError):
+                return listening.accept()
+            is_readable.clear()
+            await is_readable.wait()
+    finally:
+        loop.remove_reader(listening)
 
 
 async def _until_writable(sock: socket.socket) -> None:

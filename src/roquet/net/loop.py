@@ -8,13 +8,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-try:
-    import uvloop
-except ImportError:  # Not built for every platform; the standard loop is a third slower.
-    _new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-else:
-    _new_loop = uvloop.new_event_loop
-
 T = TypeVar("T")
 
 # Requests leave no reference cycles, so frequent collections find nothing.
@@ -22,9 +15,34 @@ _GC_THRESHOLDS: Final = (50_000, 50, 50)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Runs `main` on the fastest loop available."""
-    with asyncio.Runner(loop_factory=_new_loop) as runner:
+    """Runs `main` on the loop that is fastest for clients: uvloop."""
+    return _run(main, _client_loop)
+
+
+def run_server(main: Coroutine[Any, Any, T]) -> T:
+    """Runs `main` on the loop that is fastest for servers, and smallest."""
+    return _run(main, _server_loop)
+
+
+def _run(main: Coroutine[Any, Any, T], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> T:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(main)
+
+
+def _client_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop  # noqa: PLC0415  A server does without it.
+    except ImportError:  # Not built for every platform; the standard loop is a third slower.
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _server_loop() -> asyncio.AbstractEventLoop:
+    try:
+        from roquet.net.epoll_loop import EpollLoop  # noqa: PLC0415
+    except ImportError:  # Only Linux has epoll.
+        return _client_loop()
+    return EpollLoop()
 
 
 @contextmanager

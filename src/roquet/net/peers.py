@@ -43,7 +43,7 @@ class Peers:
         *,
         limits: ConnectionLimits = DEFAULT_LIMITS,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+        tls: Callable[[], "ssl.SSLContext | None"] = lambda: None,
     ) -> None:
         self._router = router
         self.tls = tls
@@ -135,20 +135,18 @@ class Peers:
     async def _dial(self, address: str) -> Connection:
         host, port = split_address(address)
         loop = asyncio.get_running_loop()
+        tls = self.tls()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: self._new_connection(address), host, port, ssl=self.tls()
+                    lambda: self._new_connection(address), host, port, ssl=tls
                 )
         except TimeoutError:
             raise ConnectFailed(
                 address, f"no connection after {self._connect_timeout_s:g} s"
             ) from None
-        except ssl.SSLError as error:
-            raise ConnectFailed(address, tls_failure(error, TlsSide.CLIENT)) from None
         except (OSError, UnicodeError) as error:
-            # A peer that closes the connection during a handshake gives no reason.
-            raise ConnectFailed(address, str(error) or type(error).__name__) from None
+            raise ConnectFailed(address, _reason(error, tls)) from None
         if connection.is_open:
             self._deadlines.add(connection)
             self._connections[address] = connection
@@ -161,3 +159,10 @@ class Peers:
 
     def _new_connection(self, address: str) -> Connection:
         return Connection(self, self._router.answer, self._deadlines, self._limits, dialed=address)
+
+
+def _reason(error: Exception, tls: "ssl.SSLContext | None") -> str:
+    if tls is not None and isinstance(error, ssl.SSLError):
+        return tls_failure(error, TlsSide.CLIENT)
+    # A peer that closes the connection during a handshake gives no reason.
+    return str(error) or type(error).__name__

@@ -10,15 +10,23 @@ from collections.abc import Iterator
 import pytest
 import uvloop
 
-from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
+from roquet.net.epoll_loop import EpollLoop
+from roquet.net.loop import (
+    raise_file_limit,
+    relax_garbage_collection,
+    run,
+    run_server,
+    stop_signals,
+)
 
 
 async def running_loop() -> asyncio.AbstractEventLoop:
     return asyncio.get_running_loop()
 
 
-def test_the_fast_loop_is_taken() -> None:
+def test_clients_and_servers_have_a_fast_loop() -> None:
     assert isinstance(run(running_loop()), uvloop.Loop)
+    assert isinstance(run_server(running_loop()), EpollLoop)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -33,7 +33,7 @@ from roquet.broker.replication.in_sync import Replica
 from roquet.broker.replication.replica_progress import ReplicaProgress, Slave
 from roquet.broker.settings.config import BrokerConfig
 from roquet.clock import Clock
-from roquet.net.byte_stream import ByteStream, PlainStream, accept_stream
+from roquet.net.byte_stream import ByteStream, PlainStream, accept_stream, accepted
 from roquet.net.errors import AddressTaken, TlsNotUsable, TlsRefused
 from roquet.net.service import OnFailure, Services, run_until_first_fails
 from roquet.net.tls.contexts import ServerTls
@@ -108,9 +108,8 @@ class SlaveLinks:
 
     async def _accept(self) -> None:
         assert self._listener is not None
-        loop = asyncio.get_running_loop()
         while True:
-            sock, peer = await loop.sock_accept(self._listener)
+            sock, peer = await accepted(self._listener)
             address = str(Address(peer[0], peer[1]))
             if not self.may_follow(peer[0]):
                 self._log_refusal("address", address, "no account trusts its address")

@@ -62,7 +62,7 @@ class MasterLink:
         on_grown: Callable[[Grown], None],
         secret: SharedSecret | None = None,
         on_diverged: Callable[[int], None] = lambda _end: None,
-        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+        tls: Callable[[], "ssl.SSLContext | None"] = lambda: None,
     ) -> None:
         """`master_address` is where the master sends its log, None while that is unknown.
 

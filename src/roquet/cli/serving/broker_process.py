@@ -38,7 +38,7 @@ from roquet.cli.serving.options import (
 from roquet.clock import SystemClock
 from roquet.disk import SystemDisk
 from roquet.errors import RoquetError
-from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
+from roquet.net.loop import raise_file_limit, relax_garbage_collection, run_server, stop_signals
 from roquet.protocol.properties_text import read_properties_text
 from roquet.settings.options import ConfigError
 
@@ -104,7 +104,7 @@ def check_disk_space(brokers: Sequence[BrokerConfig]) -> None:
 
 
 def _run_one(config: BrokerConfig) -> None:
-    run(_serve(config))
+    run_server(_serve(config))
 
 
 async def until_stopped(stop: asyncio.Event, brokers: Sequence[BrokerSupervisor]) -> None:

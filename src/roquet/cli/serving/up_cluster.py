@@ -24,7 +24,7 @@ from roquet.namesrv.config import NameServerConfig
 from roquet.namesrv.server import serve_names
 from roquet.namesrv.state import NameServer
 from roquet.net.addresses import local_host, reachable_host
-from roquet.net.loop import raise_file_limit, relax_garbage_collection, run, stop_signals
+from roquet.net.loop import raise_file_limit, relax_garbage_collection, run_server, stop_signals
 from roquet.net.tls.settings import TlsFiles, TlsMode, TlsSettings
 from roquet.protocol.host import Address
 from roquet.temporary import remove_leftovers, temporary_directory
@@ -69,7 +69,7 @@ def run_cluster(plan: ClusterPlan) -> None:
     log_to_stderr(plan.log_form)
     raise_file_limit()
     with _directory(plan) as directory:
-        run(_serve(plan, directory))
+        run_server(_serve(plan, directory))
 
 
 @contextmanager

@@ -12,16 +12,9 @@ from typing import Final, final
 
 from roquet.clock import Clock
 from roquet.net.errors import TlsNotUsable, TlsRefused
-from roquet.net.tls.settings import ClientCertificates, TlsFiles, TlsMode, TlsSettings
+from roquet.net.tls.settings import TlsFiles, TlsMode, TlsSettings
 
 log = logging.getLogger(__name__)
-
-_DEMANDS: Final = {
-    ClientCertificates.NONE: ssl.CERT_NONE,
-    ClientCertificates.OPTIONAL: ssl.CERT_OPTIONAL,
-    ClientCertificates.REQUIRED: ssl.CERT_REQUIRED,
-}
-
 
 # The first byte of a TLS handshake. No frame, and no report of a slave, starts with it.
 _HANDSHAKE: Final = 0x16
@@ -40,7 +33,7 @@ def is_encrypted(first: int, mode: TlsMode) -> bool:
     return False
 
 
-def client_context(files: TlsFiles, *, check_host: bool, verify: bool) -> ssl.SSLContext:
+def client_context(files: TlsFiles, *, check_host: bool, verify: bool) -> "ssl.SSLContext":
     """For connections that we open; trusts the system's authorities by default. Raises OSError."""
     context = ssl.create_default_context(cafile=files.trusted)
     # Python 3.13 refuses certificates without an authority key identifier. Those of many private
@@ -65,7 +58,7 @@ class ClientTls:
         self.reload()
 
     @property
-    def context(self) -> ssl.SSLContext:
+    def context(self) -> "ssl.SSLContext":
         """For the next connection."""
         return self._context
 
@@ -105,16 +98,16 @@ class ServerTls:
     def has_files(self) -> bool:
         return self._settings.has_files
 
-    def outgoing(self) -> ssl.SSLContext | None:
+    def outgoing(self) -> "ssl.SSLContext | None":
         """For the next connection that we open; None for a plain one."""
         return self._outgoing
 
     @property
-    def context(self) -> ssl.SSLContext | None:
+    def context(self) -> "ssl.SSLContext | None":
         """For the next connection; None if a certificate has to be generated first."""
         return self._context
 
-    def make_context(self) -> asyncio.Future[ssl.SSLContext]:
+    def make_context(self) -> "asyncio.Future[ssl.SSLContext]":
         """Done when there is one; shared by all callers. It fails with TlsNotUsable."""
         if self._making is None:
             # The library that generates certificates is large; other clients are served meanwhile.
@@ -122,7 +115,7 @@ class ServerTls:
             self._making.add_done_callback(self._made)
         return self._making
 
-    def _made(self, making: asyncio.Future[ssl.SSLContext]) -> None:
+    def _made(self, making: "asyncio.Future[ssl.SSLContext]") -> None:
         self._making = None  # After a failure the next caller tries again.
         if not making.cancelled() and making.exception() is None:
             self._context = making.result()
@@ -141,7 +134,7 @@ class ServerTls:
             default=None,
         )
 
-    def _self_signed_context(self) -> ssl.SSLContext:
+    def _self_signed_context(self) -> "ssl.SSLContext":
         try:
             # Rarely needed, and servers start faster without it.
             from roquet.net.tls.self_signed import self_signed  # noqa: PLC0415
@@ -157,7 +150,7 @@ class ServerTls:
         except (OSError, ImportError) as error:
             raise TlsNotUsable("a generated certificate", str(error)) from None
 
-    def _accepting_context(self, files: TlsFiles) -> ssl.SSLContext:
+    def _accepting_context(self, files: TlsFiles) -> "ssl.SSLContext":
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         # Repeated renegotiation costs a server far more than the peer.
@@ -171,8 +164,8 @@ class ServerTls:
             raise TlsNotUsable(str(files), str(error)) from None
         return context
 
-    def _ask_clients(self, context: ssl.SSLContext, files: TlsFiles) -> None:
-        demand = _DEMANDS[self._settings.client_certificates]
+    def _ask_clients(self, context: "ssl.SSLContext", files: TlsFiles) -> None:
+        demand = ssl.VerifyMode[f"CERT_{self._settings.client_certificates.name}"]
         if files.trusted is not None:
             context.load_verify_locations(files.trusted)
         elif self._settings.check_clients:
@@ -182,7 +175,7 @@ class ServerTls:
         context.verify_mode = demand
 
 
-def _outgoing_context(settings: TlsSettings) -> ssl.SSLContext | None:
+def _outgoing_context(settings: TlsSettings) -> "ssl.SSLContext | None":
     """For connections to other servers; None if they are not encrypted. Raises TlsNotUsable."""
     if not settings.encrypt_calls:
         return None
@@ -210,7 +203,7 @@ def _expires_ms(certificate: Path) -> int:
     return min(round(each.not_valid_after_utc.timestamp() * 1000) for each in chain)
 
 
-def _load_own(context: ssl.SSLContext, files: TlsFiles) -> None:
+def _load_own(context: "ssl.SSLContext", files: TlsFiles) -> None:
     assert files.certificate is not None
     # Without a password OpenSSL would prompt at the terminal, and wait.
     context.load_cert_chain(files.certificate, files.key, files.key_password or "")
@@ -226,7 +219,7 @@ class TlsSide(Enum):
     SERVER = "server"
 
 
-def tls_failure(error: ssl.SSLError, side: TlsSide) -> str:
+def tls_failure(error: "ssl.SSLError", side: TlsSide) -> str:
     """One line about the peer, to follow its name and a colon."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = error.verify_message.rstrip(".")

@@ -164,7 +164,7 @@ class TlsDetector(asyncio.Protocol):
         self._transport.pause_reading()
         tls.make_context().add_done_callback(partial(self._on_context_made, data))
 
-    def _on_context_made(self, data: bytes, making: asyncio.Future[ssl.SSLContext]) -> None:
+    def _on_context_made(self, data: bytes, making: "asyncio.Future[ssl.SSLContext]") -> None:
         if making.cancelled() or not self._is_open:
             return
         try:
@@ -175,7 +175,7 @@ class TlsDetector(asyncio.Protocol):
         self._transport.resume_reading()
         self._start_handshake(context, data)
 
-    def _start_handshake(self, context: ssl.SSLContext, data: bytes) -> None:
+    def _start_handshake(self, context: "ssl.SSLContext", data: bytes) -> None:
         self._session = TlsSession(context)
         # One deadline for the whole handshake, however its bytes arrive.
         self.deadline_s = self._deadlines.refresh() + self._limits.handshake_timeout_s

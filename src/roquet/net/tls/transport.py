@@ -22,7 +22,7 @@ class TlsSession:
 
     __slots__ = ("_incoming", "_outgoing", "_tls")
 
-    def __init__(self, context: ssl.SSLContext, server_host: str | None = None) -> None:
+    def __init__(self, context: "ssl.SSLContext", server_host: str | None = None) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(
