@@ -61,7 +61,7 @@ LARGE_FILES = {"commit_log_file_size": 1 << 20, "queue_file_size": 20_000}
 # What is counted by the way it takes, and how much of it has to take the fast one. With sync flush
 # no pop and no ack does.
 KINDS = ("sends", "pulls", "pops", "acks", "batch_acks")
-TAKEN_SHARE_MIN = {"sends": 0.25, "pulls": 0.25, "pops": 0.1, "acks": 0.25, "batch_acks": 0.1}
+TAKEN_SHARE_MIN = {"sends": 0.25, "pulls": 0.25, "pops": 0.1, "acks": 0.1, "batch_acks": 0.1}
 
 
 # Of batches of acks: the last of a pop, all but the last, all, and one more.

@@ -133,11 +133,9 @@ cdef class Poller:
         Waits without end if `timeout_ms` is negative. Raises OSError.
         """
         cdef int count
-        if timeout_ms:
-            with nogil:
-                count = epoll_wait(self._epoll, self._events, _EVENT_COUNT_MAX, timeout_ms)
-        else:
-            count = epoll_wait(self._epoll, self._events, _EVENT_COUNT_MAX, 0)
+        # Also when it does not wait: the thread that syncs the log may need the interpreter.
+        with nogil:
+            count = epoll_wait(self._epoll, self._events, _EVENT_COUNT_MAX, timeout_ms)
         if count < 0:
             if errno == EINTR:
                 return []  # The interpreter runs handlers of signals before it waits again.
